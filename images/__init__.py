@@ -1,0 +1,1 @@
+"""What goes into the sandbox image and the root file system, and the programs that build them."""

@@ -1,0 +1,1 @@
+"""Build of the root file system without Docker, as root or as a user with subordinate ids."""

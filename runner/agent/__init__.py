@@ -1,0 +1,1 @@
+"""The sandbox end of Foliobox: standard library only, sent into each sandbox at its start."""

@@ -1,0 +1,145 @@
+"""One run as the agent sees it: its events with sequence numbers, its capped output, its deadlines."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import time
+from collections import deque
+from typing import NamedTuple
+
+from .children import Interpreter, Shell
+from .protocol import CREDIT_WINDOW, EVENT_TEXT, STREAM_KEEP, TAIL_KEEP, Json, Outbox
+
+BACKLOG = 1 << 18
+
+
+class _Sent(NamedTuple):
+    seq: int
+    size: int
+    body: Json
+    attachments: tuple[bytes, ...]
+
+
+class Stream:
+    """Output of a run: the first 16 MiB are forwarded, of the rest only the count and the last 64 KiB stay."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.total = 0
+        self.forwarded = 0
+        self.tail = bytearray()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(self, data: bytes) -> str:
+        """Text to forward for ``data``; empty once the cap is reached."""
+        self.total += len(data)
+        keep = data[: max(0, STREAM_KEEP - self.forwarded)]
+        self.forwarded += len(keep)
+        rest = data[len(keep) :]
+        if rest:
+            self.tail += rest
+            del self.tail[: max(0, len(self.tail) - TAIL_KEEP)]
+        return self._decoder.decode(keep)
+
+    def finish(self) -> tuple[str, Json]:
+        """Text still held back by the decoder, and the final counts."""
+        return self._decoder.decode(b"", True), {
+            "total": self.total,
+            "forwarded": self.forwarded,
+            "tail": bytes(self.tail).decode("utf-8", "replace"),
+        }
+
+
+class Run:
+    """The run going on, or the last one until the host has acknowledged its result."""
+
+    def __init__(self, body: Json, number: int, outbox: Outbox) -> None:
+        self.id: str = body["run"]
+        self.channel: int = body["channel"]
+        self.number = number
+        self.fresh = bool(body.get("fresh"))
+        self.timeout_s: float = body["timeout_ms"] / 1000
+        self.request: Json = {"code": body["code"], "env": body.get("env") or {}}
+        self.interpreter: Interpreter | None = None
+        self.shell: Shell | None = None
+        self.streams = {"stdout": Stream("stdout"), "stderr": Stream("stderr")}
+        self.started: float | None = None
+        self.stopped_by: str | None = None
+        self.facts: Json = {}
+        self.done = False
+        self._outbox = outbox
+        self._seq = 0
+        self._unacked: deque[_Sent] = deque()
+        self._unacked_size = 0
+
+    @property
+    def seq(self) -> int:
+        """Number of the last event."""
+        return self._seq
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether reading more from the run's processes must wait for the host."""
+        return self._outbox.queued(self.channel) > BACKLOG
+
+    def emit(self, kind: str, body: Json, attachments: tuple[bytes, ...] = ()) -> None:
+        """Send an event, and keep it (1 MiB of them, and always the last) until it is acknowledged."""
+        self._seq += 1
+        event = {"seq": self._seq, "type": kind, **body}
+        size = self._outbox.message(self.channel, event, attachments)
+        self._unacked.append(_Sent(self._seq, size, event, attachments))
+        self._unacked_size += size
+        while self._unacked_size > CREDIT_WINDOW and len(self._unacked) > 1:
+            self._unacked_size -= self._unacked.popleft().size
+
+    def acknowledge(self, seq: int) -> None:
+        """The host has seen everything up to ``seq``."""
+        while self._unacked and self._unacked[0].seq <= seq:
+            self._unacked_size -= self._unacked.popleft().size
+
+    def resend(self, channel: int, after: int) -> None:
+        """Send kept events again to another host, on its channel."""
+        self._outbox.close(self.channel)
+        self.channel = channel
+        for sent in self._unacked:
+            if sent.seq > after:
+                self._outbox.message(channel, sent.body, sent.attachments)
+
+    def read(self, fd: int, stream: Stream) -> int:
+        """Forward what one read gives; returns its size (0: nothing there, or closed)."""
+        try:
+            data = os.read(fd, EVENT_TEXT)
+        except OSError:
+            return 0
+        text = stream.take(data)
+        if text:
+            self.emit(stream.name, {"text": text})
+        return len(data)
+
+    def drain(self) -> None:
+        """Forward everything that the pipes hold now (bounded: writers may be faster than we are)."""
+        for fd, stream in self.outputs():
+            for _ in range(64):
+                if not self.read(fd, stream):
+                    break
+
+    def outputs(self) -> list[tuple[int, Stream]]:
+        """Descriptors of the running process with their streams."""
+        source = self.interpreter or self.shell
+        if source is None:
+            return []
+        return [(source.stdout, self.streams["stdout"]), (source.stderr, self.streams["stderr"])]
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since the cell began."""
+        return 0 if self.started is None else int((time.monotonic() - self.started) * 1000)
+
+    def flush_streams(self) -> Json:
+        """Send what the decoders still hold; gives the final counts of both streams."""
+        counts: Json = {}
+        for stream in self.streams.values():
+            text, counts[stream.name] = stream.finish()
+            if text:
+                self.emit(stream.name, {"text": text})
+        return counts

@@ -1,0 +1,107 @@
+"""The template: imports a closed list of libraries, warms their first use, and forks interpreters.
+
+The list holds only libraries that survive a fork; each import that fails is reported, never hidden.
+Interpreters are forked twice, so that the agent (a subreaper) becomes their parent and learns how they end.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from . import system
+
+PRELOAD = (
+    "numpy",
+    "pandas",
+    "matplotlib.pyplot",
+    "weasyprint",
+    "pptx",
+    "docx",
+    "openpyxl",
+    "PIL.Image",
+    "bs4",
+)
+FDS_PER_FORK = 4
+
+
+def _receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    fds = array.array("i")
+    data, ancillary, _, _ = sock.recvmsg(65536, socket.CMSG_SPACE(FDS_PER_FORK * fds.itemsize))
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+    if not data:
+        os._exit(0)
+    return json.loads(data), list(fds)
+
+
+def _preload() -> dict[str, str]:
+    failed: dict[str, str] = {}
+    for name in PRELOAD:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"[:200]
+    return failed
+
+
+def _fork_interpreter(sock: socket.socket, fds: list[int], shell: Any) -> None:
+    read, write = os.pipe()
+    middle = os.fork()
+    if middle:
+        os.close(write)
+        pid = os.read(read, 32)
+        os.close(read)
+        os.waitpid(middle, 0)
+        for fd in fds:
+            os.close(fd)
+        sock.send(json.dumps({"pid": int(pid)}).encode())
+        return
+    os.close(read)
+    pid_of_child = os.fork()
+    if pid_of_child:
+        os.write(write, str(pid_of_child).encode())
+        os._exit(0)
+    os.close(write)
+    os.setsid()
+    sock.close()
+    stdout, stderr, control, target = fds
+    from . import interpreter
+
+    system.set_dumpable(True)
+    system.prefer_as_oom_victim(600)
+    interpreter.run_forever(shell, stdout, stderr, control, target)
+
+
+def main(_: bytes, arguments: list[str]) -> None:
+    """Entry point of the template process: configuration as JSON, then the number of its socket."""
+    config = json.loads(arguments[0])
+    sock = socket.socket(fileno=int(arguments[1]))
+    sock.set_inheritable(False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    system.set_dumpable(False)
+    system.prefer_as_oom_victim(300)
+    sys.argv = [""]
+    os.chdir(config["root"])
+    from . import interpreter
+
+    failed = _preload()
+    shell = interpreter.make_shell(config)
+    with contextlib.suppress(Exception):
+        interpreter.warm(shell)
+    gc.collect()
+    gc.freeze()
+    sock.send(json.dumps({"op": "ready", "failed": failed}).encode())
+    while True:
+        _request, fds = _receive(sock)
+        if len(fds) == FDS_PER_FORK:
+            _fork_interpreter(sock, fds, shell)

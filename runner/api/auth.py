@@ -1,0 +1,31 @@
+"""Who calls: one key today, compared in constant time; every route but health asks for it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from runner.api.config import TENANT, ApiConfig
+from runner.errors import Unauthorized
+
+
+def tenant(request: Request) -> str:
+    """The caller's tenant. Raises Unauthorized."""
+    config: ApiConfig = request.app.state.api_config
+    if config.key is None:
+        return TENANT
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not _equal(given.strip(), config.key):
+        raise Unauthorized("send the header `Authorization: Bearer <key>` with the key from SANDBOX_API_KEY")
+    return TENANT
+
+
+def _equal(given: str, expected: str) -> bool:
+    digests = [hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest() for text in (given, expected)]
+    return hmac.compare_digest(*digests)
+
+
+Tenant = Annotated[str, Depends(tenant)]

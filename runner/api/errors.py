@@ -1,0 +1,116 @@
+"""The one table from errors to HTTP statuses, and the problem documents (RFC 9457) that go out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from runner import errors
+from runner.telemetry.logs import logger
+
+STATUS: dict[type[errors.FolioboxError], int] = {
+    errors.FolioboxError: 500,
+    errors.CallerError: 400,
+    errors.InvalidRequest: 422,
+    errors.InvalidPath: 422,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.PreconditionFailed: 412,
+    errors.TooLarge: 413,
+    errors.UnsupportedMedia: 415,
+    errors.RangeNotSatisfiable: 416,
+    errors.Unauthorized: 401,
+    errors.LimitReached: 429,
+    errors.Busy: 429,
+    errors.CapacityReached: 429,
+    errors.QuotaExceeded: 413,
+    errors.ServiceError: 500,
+    errors.BackendUnavailable: 503,
+    errors.SandboxLost: 503,
+    errors.ProtocolError: 503,
+    errors.StoreFailed: 503,
+    errors.ConfigurationError: 500,
+}
+log = logger("api")
+
+
+def status_of(error: errors.FolioboxError) -> int:
+    """Status of an error: that of its class, or of the nearest class above it."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def problem(
+    request: Request, status: int, code: str, title: str, detail: str, **fields: Any
+) -> JSONResponse:
+    """A problem document."""
+    body = {
+        "type": f"urn:foliobox:error:{code}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "request_id": request.scope.get("foliobox.request_id", ""),
+        **fields,
+    }
+    headers = {}
+    if "retry_after_ms" in fields:
+        headers["Retry-After"] = str(max(1, round(fields["retry_after_ms"] / 1000)))
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+async def _foliobox(request: Request, error: Exception) -> Response:
+    assert isinstance(error, errors.FolioboxError)
+    status = status_of(error)
+    if error.blame == "service":
+        log.error("failed", code=error.code, detail=error.detail, cause=error.cause)
+    fields = {name: value for name, value in error.fields.items() if isinstance(value, (str, int, float, list))}
+    return problem(request, status, error.code, error.title, error.detail, **fields)
+
+
+async def _validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    places = [
+        {"field": ".".join(str(part) for part in item["loc"] if part != "body") or "body", "message": item["msg"]}
+        for item in error.errors()[:20]
+    ]
+    detail = "; ".join(f"{place['field']}: {place['message']}" for place in places) or "the body is not usable"
+    return problem(request, 422, "invalid_arguments", "Invalid arguments", detail, errors=places)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if request.scope.get("foliobox.too_large"):
+        limit = request.scope["foliobox.too_large"]
+        return problem(request, 413, "too_large", "Too large", f"the body is larger than {limit} bytes", limit=limit)
+    phrase = HTTPStatus(error.status_code).phrase
+    codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_arguments"}
+    code = codes.get(error.status_code, "http_error")
+    detail = "there is nothing at this address: see /docs" if error.status_code == 404 else str(error.detail)
+    return problem(request, error.status_code, code, phrase, detail)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    log.error("unexpected", exc_info=error)
+    return problem(
+        request, 500, "internal", "Something went wrong here", "this is a fault of the service; see its log"
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Give every error its answer."""
+    handlers: list[tuple[Any, Callable[[Request, Exception], Awaitable[Response]]]] = [
+        (errors.FolioboxError, _foliobox),
+        (RequestValidationError, _validation),
+        (HTTPException, _http),
+        (Exception, _unexpected),
+    ]
+    for kind, handler in handlers:
+        app.add_exception_handler(kind, handler)

@@ -1,0 +1,57 @@
+"""What is true of this deployment, for gateways and orchestrators; open to everybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse
+
+from runner import __version__
+from runner.backends.base import BackendReport
+
+router = APIRouter(tags=["health"])
+
+
+def describe(report: BackendReport, egress_network: str) -> dict[str, Any]:
+    """The body of ``/healthz``; the same shape whether a sandbox can be started or not."""
+    reason = "SANDBOX_EGRESS_NETWORK is not set"
+    if egress_network:
+        reason = f"SANDBOX_EGRESS_NETWORK is set, but the {report.name} backend gives sandboxes no network"
+    return {
+        "status": "ok" if report.available else "unavailable",
+        "ok": report.available,
+        "egress": False,
+        "egress_detail": reason,
+        "backend": report.name,
+        "runtime": None,
+        "isolation": report.isolation,
+        "walls": {wall.name: wall.stands for wall in report.walls},
+        "docker": "",
+        "image": report.image,
+        "image_ready": report.image_ready,
+        "version": __version__,
+        "capabilities": ["python_execute"] if report.available else [],
+        "detail": report.detail,
+    }
+
+
+@router.get("/healthz")
+async def healthz(request: Request) -> JSONResponse:
+    """State of the backend: 200 when sandboxes can be started, else 503 with the same shape."""
+    report: BackendReport = request.app.state.service.report
+    body = describe(report, request.app.state.egress_network)
+    return JSONResponse(body, 200 if report.available else 503)
+
+
+@router.get("/livez")
+async def livez() -> JSONResponse:
+    """The process answers."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/readyz")
+async def readyz(request: Request) -> JSONResponse:
+    """Requests can be served: 200, else 503."""
+    ready = request.app.state.service.report.available
+    return JSONResponse({"status": "ok" if ready else "unavailable"}, 200 if ready else 503)

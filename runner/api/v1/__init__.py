@@ -1,0 +1,1 @@
+"""The native surface: conversations, runs and files under ``/v1``."""

@@ -1,0 +1,78 @@
+"""The composition root: the one place where settings become objects and objects are wired."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from runner import __version__
+from runner.api import errors, health
+from runner.api.middleware import Gate
+from runner.api.v1 import conversations, executions, files
+from runner.backends import registry
+from runner.backends.base import BackendReport
+from runner.conversations.service import ConversationService
+from runner.errors import ConfigurationError
+from runner.settings import Settings
+from runner.telemetry.logs import logger
+from runner.workspace.registry import open_store
+from runner.workspace.workspaces import Workspaces
+
+log = logger("app")
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application; its store and backend are opened when it starts serving. Raises ConfigurationError."""
+    settings.api.check()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        backend = registry.create(settings.backend, settings.bubblewrap, settings.allow_unisolated)
+        report = await backend.probe()
+        check_exposure(settings, report)
+        store = await open_store(settings.workspace)
+        workspaces = Workspaces(store, settings.workspace)
+        service = ConversationService(backend, report, workspaces, settings.conversations, settings.limits)
+        app.state.service = service
+        try:
+            await service.start()
+            log.info("ready", backend=report.name, image=report.image, available=report.available)
+            yield
+        finally:
+            await service.close()
+            await store.close()
+
+    app = FastAPI(
+        title="Foliobox",
+        version=__version__,
+        lifespan=lifespan,
+        description="A sandbox runner and a document engine for chat gateways.",
+    )
+    app.state.api_config = settings.api
+    app.state.egress_network = settings.egress_network
+    for router in (health.router, conversations.router, executions.router, files.router):
+        app.include_router(router)
+    errors.install(app)
+    app.add_middleware(Gate, max_body_bytes=settings.api.max_body_bytes)
+    return app
+
+
+def check_exposure(settings: Settings, report: BackendReport) -> None:
+    """Say what is missing, and refuse to serve others where a wall is missing. Raises ConfigurationError."""
+    for name in settings.unknown:
+        log.warning("unknown setting", name=name)
+    if not report.available:
+        log.error("no sandbox can be started", backend=report.name, detail=report.detail)
+    for wall in report.walls:
+        if not wall.stands:
+            log.warning("a wall is missing", wall=wall.name, detail=wall.detail)
+    if report.isolation in ("shared-kernel", "none"):
+        log.warning("sandboxes share the host's kernel", backend=report.name, isolation=report.isolation)
+    if report.loopback_only and not settings.api.loopback:
+        missing = ", ".join(wall.name for wall in report.walls if not wall.stands)
+        raise ConfigurationError(
+            f"this host gives sandboxes no {missing}, so the service may bind to loopback only, not to "
+            f"{settings.api.host}: set SANDBOX_BIND=127.0.0.1:{settings.api.port}, or see `foliobox doctor`"
+        )

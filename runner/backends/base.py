@@ -1,0 +1,126 @@
+"""The contract every backend implements: start a sandbox, give its byte stream, measure it, end it.
+
+A backend starts the agent (see ``runner/agent``) with ``agent_command`` as the sandbox's main process and
+hands out that process's stdio. Everything else — cells, files, interrupts — goes over the stream, so that a
+backend has nothing to do with Python, IPython or workspaces.
+"""
+
+from __future__ import annotations
+
+import json
+from asyncio import StreamReader, StreamWriter
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from runner.agent import loader
+from runner.model import SandboxLimits, SandboxSpec, SandboxUsage
+
+Isolation = Literal["separate-kernel", "shared-kernel", "none", "unknown"]
+WORKSPACE = "/workspace"
+SANDBOX_UID = 10001
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """One protection of a backend on this host: whether it stands, and what to change if not."""
+
+    name: str
+    stands: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendReport:
+    """What a start found out, by trying."""
+
+    name: str
+    available: bool
+    isolation: Isolation = "unknown"
+    image: str = ""
+    image_ready: bool = False
+    detail: str = ""
+    walls: tuple[Wall, ...] = field(default=())
+
+    @property
+    def loopback_only(self) -> bool:
+        """Whether a missing wall confines the service to this machine and to one tenant."""
+        return any(not wall.stands for wall in self.walls)
+
+
+class Sandbox(Protocol):
+    """A running sandbox. Its streams carry frames of ``runner.agent.protocol`` after the bundle was written."""
+
+    @property
+    def sandbox_id(self) -> str:
+        """The id given in the specification."""
+        ...
+
+    @property
+    def reader(self) -> StreamReader:
+        """What the agent says."""
+        ...
+
+    @property
+    def writer(self) -> StreamWriter:
+        """What the agent hears."""
+        ...
+
+    async def usage(self) -> SandboxUsage:
+        """Counters read from outside; never raises."""
+        ...
+
+    async def reset_peak(self) -> None:
+        """Make the next ``usage`` report the peak since now, where the host can."""
+        ...
+
+    async def destroy(self) -> None:
+        """End every process of the sandbox and remove what it left on the host; idempotent, never raises."""
+        ...
+
+
+class Backend(Protocol):
+    """A way to start sandboxes on this host."""
+
+    @property
+    def name(self) -> str:
+        """As in ``SANDBOX_BACKEND``."""
+        ...
+
+    async def probe(self) -> BackendReport:
+        """Try everything a start needs, and say what stands. Raises nothing."""
+        ...
+
+    async def create(self, spec: SandboxSpec) -> Sandbox:
+        """Start a sandbox. Raises BackendUnavailable; leaves nothing behind when it does."""
+        ...
+
+    async def sweep(self) -> int:
+        """End what dead runners left on this host; gives how many sandboxes that were."""
+        ...
+
+
+def agent_command(python: str, config: dict[str, object]) -> list[str]:
+    """The main process of a sandbox: isolated from site packages and from its environment."""
+    return [python, "-I", "-S", "-c", loader.LOADER, "foliobox_agent.server", json.dumps(config)]
+
+
+def agent_environment(limits: SandboxLimits, root: str = WORKSPACE, home: str = "/home/sandbox") -> dict[str, str]:
+    """The whole environment of a sandbox. Thread counts follow the CPU limit."""
+    threads = str(max(1, round(limits.cpus)))
+    pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    return {
+        "PATH": "/opt/venv/bin:/usr/local/bin:/usr/bin:/bin",
+        "HOME": home,
+        "USER": "sandbox",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "TMPDIR": "/tmp",
+        "TERM": "dumb",
+        "MPLBACKEND": "Agg",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUTF8": "1",
+        "IPYTHONDIR": f"{home}/.ipython",
+        "FOLIOBOX_WORKSPACE": root,
+        **dict.fromkeys(pools, threads),
+    }

@@ -1,0 +1,41 @@
+"""Settings of the bubblewrap backend."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner import environment
+
+# Above every range that systemd and user name space tools hand out (see systemd's UIDS-GIDS document).
+UID_BASE = 1_900_000_000
+UID_COUNT = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class BubblewrapConfig:
+    """``rootfs`` is the unpacked root file system; ``state`` holds one record for each live sandbox."""
+
+    rootfs: Path
+    state: Path
+    bwrap: str | None
+    python: str = "/opt/venv/bin/python"
+    agent_python: str = "/usr/bin/python3"
+
+    @classmethod
+    def from_env(cls, env: environment.Env) -> BubblewrapConfig:
+        """``SANDBOX_ROOTFS`` (default: the one that ``make setup`` built last) and ``SANDBOX_BWRAP``."""
+        default = environment.cache_folder(env) / "rootfs" / "current"
+        rootfs = Path(env.get("SANDBOX_ROOTFS", "").strip() or default)
+        return cls(
+            rootfs=rootfs,
+            state=environment.data_folder(env) / "run",
+            bwrap=env.get("SANDBOX_BWRAP", "").strip() or shutil.which("bwrap"),
+        )
+
+    @property
+    def privileged(self) -> bool:
+        """Whether the runner may give each sandbox a host uid of its own."""
+        return os.geteuid() == 0

@@ -1,0 +1,1 @@
+"""Commands of ``foliobox``: one short file each."""

@@ -1,0 +1,1 @@
+"""The service every surface calls: conversations, their sandboxes, runs and files."""

@@ -1,0 +1,36 @@
+"""Settings of the conversation service: pool, cap, idle time."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from runner import environment
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationsConfig:
+    """``max_live`` counts sandboxes, spares included."""
+
+    pool_size: int = 2
+    max_live: int = 8
+    idle_ttl_s: float = 1800.0
+    ready_timeout_s: float = 60.0
+
+    @classmethod
+    def from_env(cls, env: environment.Env) -> ConversationsConfig:
+        """``SANDBOX_POOL_SIZE``, ``SANDBOX_MAX_SESSIONS`` (default (RAM − 2 GiB) / 1 GiB, at least 2; 0: that
+        default too), ``SANDBOX_IDLE_TTL_SECONDS``.
+        """
+        return cls(
+            pool_size=environment.integer(env, "SANDBOX_POOL_SIZE", 2),
+            max_live=environment.integer(env, "SANDBOX_MAX_SESSIONS", 0) or _default_live(),
+            idle_ttl_s=environment.number(env, "SANDBOX_IDLE_TTL_SECONDS", 1800.0, minimum=1.0),
+        )
+
+
+def _default_live() -> int:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(2, (total - 2 * _GIB) // _GIB)

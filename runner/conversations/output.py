@@ -1,0 +1,124 @@
+"""Collects what a run printed and showed: head and tail in the result, the full stream as a blob."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.agent.protocol import STREAM_KEEP, Json
+from runner.workspace.base import Staging
+from runner.workspace.history import Workspace
+
+MAX_RESULTS = 200
+MAX_RESULT_BYTES = 64 << 20
+_INLINE_TEXT = 256 << 10
+_ELLIPSIS = "\n… {count} bytes left out; the whole stream is at {ref} …\n"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """Bytes outside the workspace that a result refers to."""
+
+    blob: str
+    size: int
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamText:
+    """One output stream as the result shows it. ``total`` counts bytes; ``full`` is the stored stream."""
+
+    text: str
+    truncated: bool
+    total: int
+    full: StoredBlob | None
+
+
+class StreamRecorder:
+    """Keeps the first and the last half of ``limit`` bytes, and the whole (to 16 MiB) once it is longer."""
+
+    def __init__(self, workspace: Workspace, limit: int, stack: AsyncExitStack) -> None:
+        self._workspace, self._limit, self._stack = workspace, limit, stack
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._staging: Staging | None = None
+
+    async def add(self, text: str) -> None:
+        """More output."""
+        data = text.encode("utf-8", "replace")
+        if self._staging is None and len(self._head) + len(data) <= self._limit:
+            self._head += data
+            return
+        if self._staging is None:
+            self._staging = await self._stack.enter_async_context(self._workspace.stage(4 * STREAM_KEEP))
+            await self._staging.write(bytes(self._head))
+            self._remember(bytes(self._head[self._limit // 2 :]))
+            del self._head[self._limit // 2 :]
+        await self._staging.write(data)
+        self._remember(data)
+
+    def _remember(self, data: bytes) -> None:
+        self._tail.append(data)
+        self._tail_size += len(data)
+        while self._tail and self._tail_size - len(self._tail[0]) >= self._limit // 2:
+            self._tail_size -= len(self._tail.popleft())
+
+    async def finish(self, counts: Json, ref: str) -> StreamText:
+        """The text for the result; ``counts`` is what the agent says of the stream."""
+        if self._staging is None and not counts["tail"]:
+            return StreamText(self._head.decode("utf-8", "replace"), False, counts["total"], None)
+        full = None
+        if self._staging is not None:
+            _, size, blob = await self._workspace.adopt_blob(self._staging)
+            full = StoredBlob(blob, size, "text/plain; charset=utf-8")
+        ending = (b"".join(self._tail) + counts["tail"].encode()) if counts["tail"] else b"".join(self._tail)
+        ending = ending[-(self._limit // 2) :]
+        left_out = max(0, counts["total"] - len(self._head) - len(ending))
+        gap = _ELLIPSIS.format(count=left_out, ref=ref)
+        text = self._head.decode("utf-8", "replace") + gap + ending.decode("utf-8", "replace").lstrip("\ufffd")
+        return StreamText(text, True, counts["total"], full)
+
+
+@dataclass
+class ResultRecorder:
+    """Keeps displayed MIME bundles; binary and long representations become stored blobs with a reference."""
+
+    workspace: Workspace
+    base_url: str
+    results: list[Json] = field(default_factory=list)
+    blobs: list[StoredBlob] = field(default_factory=list)
+    dropped: int = 0
+    _bytes: int = 0
+
+    async def add(self, body: Json, attachments: tuple[bytes, ...]) -> Json | None:
+        """Store a display event; gives it as results show it, or None beyond the limits."""
+        size = sum(len(a) for a in attachments)
+        if len(self.results) >= MAX_RESULTS or self._bytes + size > MAX_RESULT_BYTES:
+            self.dropped += 1
+            return None
+        self._bytes += size
+        data: dict[str, Any] = {}
+        for mime, value in body["data"].items():
+            if isinstance(value, str) and len(value) > _INLINE_TEXT:
+                data[mime] = await self._keep(value.encode("utf-8", "replace"), mime)
+            else:
+                data[mime] = value
+        for mime, content in zip(body["binary"], attachments, strict=True):
+            data[mime] = await self._keep(content, mime)
+        kind = "result" if body.get("kind") == "result" else "display"
+        metadata = body.get("metadata")
+        shown: Json = {"type": kind, "data": data}
+        if isinstance(metadata, dict) and metadata:
+            shown["metadata"] = metadata
+        self.results.append(shown)
+        return shown
+
+    async def _keep(self, content: bytes, mime: str) -> str:
+        async with self.workspace.stage(MAX_RESULT_BYTES) as staging:
+            await staging.write(content)
+            _, size, blob = await self.workspace.adopt_blob(staging)
+        self.blobs.append(StoredBlob(blob, size, mime))
+        return f"{self.base_url}/results/{len(self.blobs) - 1}"

@@ -1,0 +1,123 @@
+"""Warm spares: sandboxes whose interpreter already waits, so that a new conversation starts in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import Callable
+
+from runner.backends.base import Backend
+from runner.errors import BackendUnavailable, FolioboxError, ProtocolError, SandboxLost
+from runner.interpreter.client import SandboxClient
+from runner.model import SandboxLimits, SandboxSpec
+from runner.telemetry.logs import logger
+
+_RETRY_S = (0.5, 2.0, 10.0, 30.0)
+log = logger("pool")
+
+
+class Pool:
+    """Keeps ``size`` spares while ``may_grow`` allows; falls back to a fresh start when none is ready."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        limits: SandboxLimits,
+        size: int,
+        ready_timeout_s: float,
+        may_grow: Callable[[], bool],
+    ) -> None:
+        self._backend, self._limits, self._size = backend, limits, size
+        self._ready_timeout_s = ready_timeout_s
+        self._may_grow = may_grow
+        self._spares: deque[SandboxClient] = deque()
+        self._starting = 0
+        self._wanted = asyncio.Event()
+        self._refiller: asyncio.Task[None] | None = None
+
+    @property
+    def count(self) -> int:
+        """Sandboxes that are spares or about to become some."""
+        return len(self._spares) + self._starting
+
+    @property
+    def ready(self) -> int:
+        """Spares that can be handed out now."""
+        return len(self._spares)
+
+    def start(self) -> None:
+        """Begin to keep spares."""
+        if self._size and self._refiller is None:
+            self._wanted.set()
+            self._refiller = asyncio.create_task(self._refill())
+
+    async def take(self) -> SandboxClient:
+        """A ready sandbox. Raises BackendUnavailable."""
+        client = None
+        while client is None and self._spares:
+            client = self._spares.popleft()
+            if not client.alive:
+                await client.destroy()
+                client = None
+        if client is None:
+            client = await self._create()
+        self._wanted.set()
+        return client
+
+    def wake(self) -> None:
+        """There may be room for spares again."""
+        self._wanted.set()
+
+    async def drop_spare(self) -> bool:
+        """End one spare to make room; False when there is none."""
+        if not self._spares:
+            return False
+        await self._spares.pop().destroy()
+        return True
+
+    async def close(self) -> None:
+        """End all spares."""
+        if self._refiller is not None:
+            self._refiller.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._refiller
+        await asyncio.gather(*(client.destroy() for client in self._spares), return_exceptions=True)
+        self._spares.clear()
+
+    async def _create(self) -> SandboxClient:
+        sandbox = await self._backend.create(SandboxSpec(secrets.token_hex(8), self._limits))
+        client = SandboxClient(sandbox)
+        try:
+            await client.attach(self._ready_timeout_s)
+            await client.wait_ready(self._ready_timeout_s)
+        except (SandboxLost, ProtocolError) as error:
+            words = getattr(sandbox, "last_words", "")
+            await client.destroy()
+            raise BackendUnavailable(
+                "a sandbox was started but did not come up: run `foliobox doctor` on the host",
+                cause=f"{error.cause or error.detail} {words}".strip(),
+            ) from error
+        except BaseException:
+            await client.destroy()
+            raise
+        return client
+
+    async def _refill(self) -> None:
+        failures = 0
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            while len(self._spares) < self._size and self._may_grow():
+                self._starting += 1
+                try:
+                    self._spares.append(await self._create())
+                    failures = 0
+                except FolioboxError as error:
+                    delay = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
+                    failures += 1
+                    log.warning("spare failed", detail=error.detail, cause=error.cause, retry_s=delay)
+                    await asyncio.sleep(delay)
+                finally:
+                    self._starting -= 1

@@ -1,0 +1,115 @@
+"""Brings a sandbox's files up to the store's state, and brings back what a run changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+from runner.errors import TooLarge
+from runner.interpreter.client import INLINE, ChangedFile, Outgoing, RunEnd, SandboxClient
+from runner.model import FileChange, FileEntry
+from runner.workspace.history import CommitResult, Workspace
+from runner.workspace.manifest import Cause
+
+_FETCHES_AT_ONCE = 8
+_READS_AT_ONCE = 32
+
+
+class Mirror:
+    """Which files of a workspace a live sandbox has, and how to make that all of them."""
+
+    def __init__(self, workspace: Workspace, client: SandboxClient) -> None:
+        self.workspace, self.client = workspace, client
+        self.version = 0
+        self.draft_seq = -1
+        self._files: dict[str, FileEntry] = {}
+        self._links: dict[str, str] = {}
+        self._folders: frozenset[str] = frozenset()
+
+    async def push(self) -> None:
+        """Write what the sandbox lacks and remove what it should not have; nothing when nothing changed."""
+        workspace = self.workspace
+        state = (workspace.version, workspace.draft_seq)
+        if state == (self.version, self.draft_seq):
+            return
+        files, links, folders = dict(workspace.files), dict(workspace.links), workspace.folders
+        gone = [path for path in self._files if path not in files]
+        gone += [path for path in self._links if path not in links and path not in files]
+        wanted = [entry for path, entry in files.items() if not _same(self._files.get(path), entry)]
+        links_wanted = {path: target for path, target in links.items() if self._links.get(path) != target}
+        await self.client.remove(gone)
+        for start in range(0, len(wanted), _READS_AT_ONCE):
+            batch = await asyncio.gather(*(self._outgoing(e) for e in wanted[start : start + _READS_AT_ONCE]))
+            await self.client.put(batch, {}, ())
+        if links_wanted or folders - self._folders:
+            await self.client.put((), links_wanted, sorted(folders - self._folders))
+        self._files, self._links, self._folders = files, links, folders
+        self.version, self.draft_seq = state
+
+    async def _outgoing(self, entry: FileEntry) -> Outgoing:
+        if entry.size > INLINE:
+            return Outgoing(entry, chunks=self._read(entry))
+        return Outgoing(entry, content=b"".join([chunk async for chunk in self._read(entry)]))
+
+    async def _read(self, entry: FileEntry) -> AsyncIterator[bytes]:
+        stream = await self.workspace.open(entry)
+        try:
+            async for chunk in stream:
+                yield chunk
+        finally:
+            await stream.aclose()
+
+    async def pull(self, end: RunEnd, execution_id: str) -> tuple[CommitResult, list[FileChange]]:
+        """Store what the run changed and cut a version. Raises TooLarge, QuotaExceeded, SandboxLost."""
+        slots = asyncio.Semaphore(_FETCHES_AT_ONCE)
+        fetched = await asyncio.gather(*(self._change(change, slots) for change in end.changes))
+        changes = [change for change in fetched if change is not None]
+        result = await self.workspace.commit(
+            changes,
+            synced_seq=self.draft_seq,
+            base_version=self.version,
+            cause=Cause("run", execution_id=execution_id),
+            links=end.links,
+            folders=end.folders,
+        )
+        self._note(changes, end, result)
+        return result, changes
+
+    def _note(self, changes: list[FileChange], end: RunEnd, result: CommitResult) -> None:
+        for change in changes:
+            if change.entry is None:
+                self._files.pop(change.path, None)
+            else:
+                self._files[change.path] = change.entry
+        if end.links is not None:
+            self._links = dict(end.links)
+        if end.folders is not None:
+            self._folders = frozenset(end.folders)
+        clean = not result.renamed and self.workspace.draft_seq == self.draft_seq
+        self.version = result.version if clean else -1
+
+    async def _change(self, change: ChangedFile, slots: asyncio.Semaphore) -> FileChange | None:
+        if change.change == "deleted":
+            return FileChange(change.path, "deleted", None) if change.path in self._files else None
+        limit = self.workspace_limit
+        if change.size > limit:
+            raise TooLarge(f"{change.path} has {change.size} bytes; a file may have {limit}", limit=limit)
+        async with slots, self.workspace.stage(limit) as staging:
+            async for chunk in self.client.fetch(change.path, change.size):
+                await staging.write(chunk)
+            sha256, size, blob = await self.workspace.adopt_blob(staging)
+        before: Mapping[str, FileEntry] = self._files
+        entry = FileEntry(change.path, size, sha256, blob, change.mode, change.modified_ns)
+        known = before.get(change.path)
+        if known is not None and known.sha256 == sha256 and known.mode == change.mode:
+            return None
+        return FileChange(change.path, "created" if known is None else "modified", entry)
+
+    @property
+    def workspace_limit(self) -> int:
+        """The most bytes one file of a run may have."""
+        return self.workspace.max_bytes
+
+
+def _same(have: FileEntry | None, want: FileEntry) -> bool:
+    return have is not None and have.sha256 == want.sha256 and have.mode == want.mode

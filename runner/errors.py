@@ -1,0 +1,185 @@
+"""The error tree: stable codes, who is to blame, and what the caller should change.
+
+    FolioboxError
+    ├── CallerError                the request is wrong; sending it again unchanged fails again
+    │   ├── InvalidRequest         invalid_arguments
+    │   ├── InvalidPath            invalid_path
+    │   ├── NotFound               not_found
+    │   ├── Conflict               conflict
+    │   ├── PreconditionFailed     precondition_failed
+    │   ├── TooLarge               too_large
+    │   ├── UnsupportedMedia       unsupported_media_type
+    │   ├── RangeNotSatisfiable    range_not_satisfiable
+    │   └── Unauthorized           unauthorized
+    ├── LimitReached               the request is fine; a limit of this deployment stands in the way
+    │   ├── Busy                   busy
+    │   ├── CapacityReached        capacity_reached
+    │   └── QuotaExceeded          quota_exceeded
+    └── ServiceError               neither the request nor a limit: something here broke
+        ├── BackendUnavailable     backend_unavailable
+        ├── SandboxLost            sandbox_lost
+        ├── ProtocolError          agent_protocol
+        ├── StoreFailed            store_failed
+        └── ConfigurationError     configuration
+
+Nothing here knows HTTP: ``runner/api/errors.py`` maps each class to a status. ``detail`` is sent to
+the caller and says what to change; ``cause`` is logged and says what happened.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+Blame = Literal["caller", "limit", "service"]
+
+
+class FolioboxError(Exception):
+    """Root of all errors raised on purpose. ``fields`` holds machine-readable extras (limit, allowed …)."""
+
+    code: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Something went wrong here"
+    blame: ClassVar[Blame] = "service"
+
+    def __init__(self, detail: str, *, cause: str | None = None, **fields: object) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.cause = cause
+        self.fields = fields
+
+
+class CallerError(FolioboxError):
+    """The request cannot be served as it is."""
+
+    code = "invalid_arguments"
+    title = "The request cannot be served as it is"
+    blame = "caller"
+
+
+class InvalidRequest(CallerError):
+    """A field is missing, has the wrong type or an impossible value."""
+
+    title = "Invalid arguments"
+
+
+class InvalidPath(CallerError):
+    """A workspace path that is absolute elsewhere, climbs out, or is too long."""
+
+    code = "invalid_path"
+    title = "Invalid workspace path"
+
+
+class NotFound(CallerError):
+    """No such conversation, file, version or execution, or it belongs to somebody else."""
+
+    code = "not_found"
+    title = "Not found"
+
+
+class Conflict(CallerError):
+    """The state of the conversation does not allow this."""
+
+    code = "conflict"
+    title = "Conflict"
+
+
+class PreconditionFailed(CallerError):
+    """``If-Match`` or ``If-None-Match`` did not hold."""
+
+    code = "precondition_failed"
+    title = "Precondition failed"
+
+
+class TooLarge(CallerError):
+    """More bytes than the stated limit."""
+
+    code = "too_large"
+    title = "Too large"
+
+
+class UnsupportedMedia(CallerError):
+    """A body of a kind that this call does not take."""
+
+    code = "unsupported_media_type"
+    title = "Unsupported media type"
+
+
+class RangeNotSatisfiable(CallerError):
+    """The requested byte range lies outside the file."""
+
+    code = "range_not_satisfiable"
+    title = "Range not satisfiable"
+
+
+class Unauthorized(CallerError):
+    """No key, or a wrong one."""
+
+    code = "unauthorized"
+    title = "Unauthorized"
+
+
+class LimitReached(FolioboxError):
+    """A limit of this deployment stands in the way; later, or with less, it may work."""
+
+    code = "limit_reached"
+    title = "Limit reached"
+    blame = "limit"
+
+
+class Busy(LimitReached):
+    """The conversation is running something else and the bounded wait is over."""
+
+    code = "busy"
+    title = "The conversation is busy"
+
+
+class CapacityReached(LimitReached):
+    """All sandboxes that this host may run are busy."""
+
+    code = "capacity_reached"
+    title = "All sandboxes are busy"
+
+
+class QuotaExceeded(LimitReached):
+    """The workspace is full, or holds too many files."""
+
+    code = "quota_exceeded"
+    title = "Workspace quota exceeded"
+
+
+class ServiceError(FolioboxError):
+    """Something on this side broke; the request may be sent again."""
+
+
+class BackendUnavailable(ServiceError):
+    """No sandbox can be started at all."""
+
+    code = "backend_unavailable"
+    title = "No sandbox can be started"
+
+
+class SandboxLost(ServiceError):
+    """The sandbox died; the conversation and its stored files did not."""
+
+    code = "sandbox_lost"
+    title = "The sandbox was lost"
+
+
+class ProtocolError(ServiceError):
+    """The agent's side of the stream broke the protocol; its sandbox is dropped."""
+
+    code = "agent_protocol"
+    title = "The sandbox's agent broke the protocol"
+
+
+class StoreFailed(ServiceError):
+    """The store could not keep or give back bytes."""
+
+    code = "store_failed"
+    title = "The store failed"
+
+
+class ConfigurationError(ServiceError):
+    """A setting that cannot work; raised at start."""
+
+    code = "configuration"
+    title = "Configuration error"

@@ -1,0 +1,1 @@
+"""Ceilings of this deployment and the clamping of what callers ask for."""

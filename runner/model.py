@@ -1,0 +1,99 @@
+"""The frozen nouns that cross layers: limits, specifications, runs, files, outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+Language = Literal["python", "bash"]
+ChangeKind = Literal["created", "modified", "deleted"]
+
+
+class Outcome(StrEnum):
+    """How a run ended: a fact decided from what was observed, never an HTTP error."""
+
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    INTERRUPTED = "interrupted"
+    OOM = "oom"
+    CRASHED = "crashed"
+    LOST = "lost"
+
+
+class InterpreterState(StrEnum):
+    """Whether variables are still there: ``new`` was started for this run, ``lost`` died in it."""
+
+    NEW = "new"
+    KEPT = "kept"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxLimits:
+    """What one sandbox may use. Sizes in bytes; ``cpus`` in cores."""
+
+    memory_bytes: int = 2 << 30
+    cpus: float = 1.0
+    pids: int = 256
+    nofile: int = 1024
+    workspace_bytes: int = 512 << 20
+    tmp_bytes: int = 256 << 20
+    home_bytes: int = 64 << 20
+    shm_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """What a backend is asked to start."""
+
+    sandbox_id: str
+    limits: SandboxLimits
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One run in a conversation. ``timeout_ms`` counts from the first byte executed."""
+
+    code: str
+    language: Language = "python"
+    timeout_ms: int = 120_000
+    fresh: bool = False
+    stdin: bytes | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A regular file of a workspace as the store knows it.
+
+    ``path`` is relative to the workspace, with ``/`` between segments. ``blob`` is the store key below the
+    tenant's blob folder (``<sha256>-<8 hex>``). ``modified_ns`` is what the file shows in the sandbox.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    blob: str
+    mode: int = 0o644
+    modified_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file that a run created, modified or deleted. ``entry`` is None for a deletion."""
+
+    path: str
+    change: ChangeKind
+    entry: FileEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxUsage:
+    """Counters read outside the sandbox; None where this host cannot know."""
+
+    memory_bytes: int | None = None
+    peak_memory_bytes: int | None = None
+    oom_kills: int | None = None

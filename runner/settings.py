@@ -1,0 +1,82 @@
+"""Gathers each component's own settings from the environment, and finds names that are likely typing errors."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from runner import environment
+from runner.api.config import ApiConfig
+from runner.backends.bubblewrap.config import BubblewrapConfig
+from runner.conversations.config import ConversationsConfig
+from runner.errors import ConfigurationError
+from runner.limits.config import LimitsConfig
+from runner.workspace.config import WorkspaceConfig
+
+_NAME = re.compile(r"SANDBOX_[A-Z0-9_]+")
+_FOREIGN = ("SANDBOX_SERVICE_", "SANDBOX_PORT")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a start needs to know."""
+
+    api: ApiConfig
+    limits: LimitsConfig
+    workspace: WorkspaceConfig
+    conversations: ConversationsConfig
+    bubblewrap: BubblewrapConfig
+    backend: str
+    allow_unisolated: bool
+    egress_network: str
+    log_level: str
+    unknown: tuple[str, ...] = ()
+
+    @classmethod
+    def from_env(cls, env: environment.Env) -> Settings:
+        """All settings. Raises ConfigurationError on a value that cannot work or a likely misspelt name."""
+        return cls(
+            api=ApiConfig.from_env(env),
+            limits=LimitsConfig.from_env(env),
+            workspace=WorkspaceConfig.from_env(env),
+            conversations=ConversationsConfig.from_env(env),
+            bubblewrap=BubblewrapConfig.from_env(env),
+            backend=environment.choice(env, "SANDBOX_BACKEND", "auto", ("auto", "bubblewrap", "unisolated")),
+            allow_unisolated=environment.switch(env, "SANDBOX_ALLOW_UNISOLATED"),
+            egress_network=env.get("SANDBOX_EGRESS_NETWORK", "").strip(),
+            log_level=environment.choice(env, "SANDBOX_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
+            unknown=tuple(_unknown(env)),
+        )
+
+
+@cache
+def known_names() -> frozenset[str]:
+    """Every setting that this code reads, found in the code that reads it."""
+    found: set[str] = set()
+    for path in Path(__file__).parent.rglob("*.py"):
+        found |= set(re.findall(r'"(SANDBOX_[A-Z0-9_]+)"', path.read_text(encoding="utf-8")))
+    return frozenset(found)
+
+
+def _unknown(env: environment.Env) -> Iterator[str]:
+    for name in env:
+        if not _NAME.fullmatch(name) or name in known_names() or name.startswith(_FOREIGN):
+            continue
+        near = [known for known in difflib.get_close_matches(name, known_names(), 1, 0.8) if _distance(name, known) <= 2]
+        if near:
+            raise ConfigurationError(f"{name} is not a setting; did you mean {near[0]}?")
+        yield name
+
+
+def _distance(one: str, other: str) -> int:
+    """Levenshtein distance."""
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        previous, row[0] = row[0], i
+        for j, b in enumerate(other, 1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (a != b))
+    return row[-1]

@@ -1,0 +1,1 @@
+"""Workspaces: the store, paths, manifests and history of a conversation's files."""

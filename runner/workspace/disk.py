@@ -1,0 +1,252 @@
+"""System calls of the local store: objects as files, durable in the right order, all errors through one door.
+
+The order of a durable create: write the bytes to a staging file, fsync it, make the folders and fsync the
+folder above each new one, link the file under its name (which fails if the name is taken), fsync its folder,
+remove the staging name. At no point does a name lead to bytes that could be lost.
+
+Everything here blocks and runs in the store's threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from runner.errors import StoreFailed
+from runner.workspace.base import KeyExists, KeyMissing
+
+MAX_OBJECT_BYTES: Final = 256 << 20
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,199})*")
+_STAGED = re.compile(r"[0-9]+-[0-9a-f]{16}\.part")
+_KNOWN_FOLDERS: Final = 65_536
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+@contextmanager
+def door(action: str, key: str) -> Iterator[None]:
+    """The one place where an ``OSError`` of the store becomes an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise translate(error, action, key) from error
+
+
+def translate(error: OSError, action: str, key: str) -> StoreFailed:
+    """``StoreFailed`` for any ``OSError``. The text sent names no path of this machine; ``cause`` does."""
+    cause = f"{action} {key}: {error!r}"
+    if error.errno in _FULL:
+        return StoreFailed(
+            "The disk that holds the store is full; nothing was stored. Free space on it and send it again.",
+            cause=cause,
+        )
+    if error.errno == errno.EROFS:
+        return StoreFailed("The disk that holds the store is read-only; nothing was stored.", cause=cause)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return StoreFailed("The runner has too many open files; send it again later.", cause=cause)
+    return StoreFailed(f"The store could not {action} an object; see the runner's log.", cause=cause)
+
+
+class Disk:
+    """Objects below ``root/objects``; files under way in ``root/staging``. Files 0600, folders 0700."""
+
+    def __init__(self, root: str) -> None:
+        self.objects = os.path.join(root, "objects")
+        self.staging = os.path.join(root, "staging")
+        self._durable: set[str] = set()
+        self._durable_lock = threading.Lock()
+
+    def path(self, key: str) -> str:
+        """Where an object lies. A key that could leave the root is a defect of ours and refused."""
+        if not _KEY.fullmatch(key):
+            raise StoreFailed("The store was asked for an impossible key.", cause=f"key {key!r}")
+        return f"{self.objects}/{key}"
+
+    def begin(self) -> tuple[int, str]:
+        """A new staging file, open for writing, and its path."""
+        path = f"{self.staging}/{os.getpid()}-{secrets.token_hex(8)}.part"
+        return os.open(path, _CREATE, 0o600), path
+
+    def create(self, key: str, data: bytes) -> None:
+        """A whole object at once."""
+        target = self.path(key)
+        with door("write", key):
+            fd, staged = self.begin()
+            try:
+                try:
+                    write_all(fd, data)
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+                self._link(staged, target, key)
+            finally:
+                with suppress(OSError):
+                    os.unlink(staged)
+
+    def place(self, staged: str, key: str) -> None:
+        """Give a staging file, already fsynced, its name. The caller removes the staging name."""
+        target = self.path(key)
+        with door("write", key):
+            self._link(staged, target, key)
+
+    def _link(self, staged: str, target: str, key: str) -> None:
+        folder = os.path.dirname(target)
+        self._ensure_folder(folder)
+        try:
+            try:
+                os.link(staged, target)
+            except FileNotFoundError:  # the folder was removed since we made it
+                self._forget_folders()
+                self._ensure_folder(folder)
+                os.link(staged, target)
+        except FileExistsError:
+            sync_folder(folder)  # whoever made it may not have come this far yet
+            raise KeyExists("The object is already there.", cause=key) from None
+        sync_folder(folder)
+
+    def _ensure_folder(self, folder: str) -> None:
+        """Make a folder and those above it, each durable in its parent."""
+        if folder in self._durable:
+            return
+        if folder != self.objects:
+            parent = os.path.dirname(folder)
+            self._ensure_folder(parent)
+            with suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+            sync_folder(parent)
+        with self._durable_lock:
+            if len(self._durable) >= _KNOWN_FOLDERS:
+                self._durable.clear()
+            self._durable.add(folder)
+
+    def _forget_folders(self) -> None:
+        with self._durable_lock:
+            self._durable.clear()
+
+    def read(self, key: str) -> bytes:
+        """A whole small object."""
+        path = self.path(key)
+        with door("read", key):
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
+                raise KeyMissing("The store has lost an object that it should hold.", cause=key) from None
+            try:
+                size = os.fstat(fd).st_size
+                if size > MAX_OBJECT_BYTES:
+                    raise StoreFailed("An object of the store is too large to read.", cause=f"{key}: {size} bytes")
+                return read_exactly(fd, size, 0)
+            finally:
+                os.close(fd)
+
+    def read_many(self, keys: list[str]) -> list[bytes | None]:
+        """Several; None for one that is missing."""
+        found: list[bytes | None] = []
+        for key in keys:
+            try:
+                found.append(self.read(key))
+            except KeyMissing:
+                found.append(None)
+        return found
+
+    def exists(self, key: str) -> bool:
+        """Whether the object is there."""
+        path = self.path(key)
+        with door("look for", key):
+            try:
+                os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def names(self, prefix: str, after: str, limit: int) -> list[str]:
+        """Names directly below a folder."""
+        folder = self.path(prefix.rstrip("/"))
+        with door("list", prefix):
+            try:
+                return sorted(name for name in os.listdir(folder) if name > after)[:limit]
+            except FileNotFoundError:
+                return []
+
+    def keys(self, prefix: str, after: str, limit: int) -> list[str]:
+        """Keys below a folder, at any depth."""
+        folder = self.path(prefix.rstrip("/"))
+        found: list[str] = []
+        with door("list", prefix):
+            for key in _walk(folder, prefix, after):
+                found.append(key)
+                if len(found) >= limit:
+                    break
+        return found
+
+    def delete(self, key: str) -> None:
+        """Remove an object and make the removal durable."""
+        path = self.path(key)
+        with door("delete", key):
+            try:
+                os.unlink(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            sync_folder(os.path.dirname(path))
+
+    def sweep(self) -> int:
+        """Remove staging files that a killed runner left; returns how many. Only names of our own form."""
+        swept = 0
+        with os.scandir(self.staging) as entries:
+            for entry in entries:
+                if _STAGED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    os.unlink(entry.path)
+                    swept += 1
+        return swept
+
+
+def _walk(folder: str, prefix: str, after: str) -> Iterator[str]:
+    """Keys in byte order. A folder sorts as its name with ``/``, since that is what its keys begin with."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]
+    except FileNotFoundError:
+        return
+    for name in sorted(names):
+        key = prefix + name
+        if not name.endswith("/"):
+            if key > after:
+                yield key
+        elif key > after or after.startswith(key):
+            yield from _walk(f"{folder}/{name[:-1]}", key, after)
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of ``data``, however often the kernel takes only a part."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def read_exactly(fd: int, size: int, offset: int) -> bytes:
+    """``size`` bytes at ``offset``, or ``StoreFailed`` where the file is shorter."""
+    parts = []
+    while size:
+        part = os.pread(fd, size, offset)
+        if not part:
+            raise StoreFailed("An object of the store is shorter than it should be.", cause=f"{size} bytes missing")
+        parts.append(part)
+        size -= len(part)
+        offset += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,75 @@
+"""The decoded state of a conversation in memory: newest version, draft on top, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from runner.workspace.codec import DraftEntry, Encoded, replay
+from runner.workspace.manifest import Delta, Manifest
+from runner.workspace.reuse import BlobIndex
+from runner.workspace.tree import Tree
+
+
+class State:
+    """``tree`` is always ``head`` with ``unfolded`` on top; ``seq`` is the newest draft entry known."""
+
+    def __init__(self, head: Manifest, unfolded: Sequence[DraftEntry], blobs: BlobIndex) -> None:
+        self.head = head
+        self.unfolded: list[DraftEntry] = []
+        self.seq = head.draft
+        self.tree = Tree.of(head)
+        self.blobs = blobs
+        for entry in head.files.values():
+            blobs.keep(entry)
+        for draft in unfolded:
+            self.add_draft(draft)
+
+    @classmethod
+    def build(cls, chain: Iterable[tuple[str, Encoded]], drafts: Sequence[DraftEntry]) -> State:
+        """From what the store holds: the manifests that lead to the newest version, and all later drafts."""
+        blobs = BlobIndex()
+        head = replay(chain, blobs.retire)
+        return cls(head, [draft for draft in drafts if draft.seq > head.draft], blobs)
+
+    def add_draft(self, draft: DraftEntry) -> None:
+        """Lay one more draft entry on top."""
+        old = self.tree.get(draft.path)
+        if old is not None and self.head.files.get(draft.path) != old:
+            self.blobs.forget(old)
+        self.tree.apply((draft,))
+        if draft.entry is not None:
+            self.blobs.keep(draft.entry)
+        self.unfolded.append(draft)
+        self.seq = draft.seq
+
+    def newer(self, fold: int) -> list[DraftEntry]:
+        """Draft entries that a fold up to ``fold`` leaves on top."""
+        return [draft for draft in self.unfolded if draft.seq > fold]
+
+    def folded(self, fold: int) -> Tree:
+        """A tree of one's own: the newest version with the draft up to ``fold``."""
+        if fold >= self.seq:
+            return self.tree.copy()
+        tree = Tree.of(self.head)
+        tree.apply(draft for draft in self.unfolded if draft.seq <= fold)
+        return tree
+
+    def advance(self, head: Manifest, delta: Delta, tree: Tree) -> None:
+        """``head`` is the newest version now, ``delta`` from the last; ``tree`` has the current files."""
+        before = self.head
+        for draft in self.unfolded:
+            if draft.seq <= head.draft and draft.entry and head.files.get(draft.path) != draft.entry:
+                self.blobs.forget(draft.entry)
+        for path in (*delta.removed, *(entry.path for entry in delta.put)):
+            old = before.files.get(path)
+            if old is not None:
+                self.blobs.retire(old, before.version)
+        for entry in delta.put:
+            self.blobs.keep(entry)
+        self.head = head
+        self.unfolded = self.newer(head.draft)
+        self.seq = max(self.seq, head.draft)
+        for draft in self.unfolded:
+            if draft.entry is not None and tree.get(draft.path) == draft.entry:
+                self.blobs.keep(draft.entry)
+        self.tree = tree

@@ -1,0 +1,170 @@
+"""A run's changes on a workspace that moved on: the clash rule, and trees that stay consistent."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from workspace_lab import change, fake_entry, gone
+
+from runner.model import FileEntry
+from runner.workspace.codec import DraftEntry
+from runner.workspace.merge import apply_run
+from runner.workspace.paths import MAX_PATH_BYTES, is_canonical, parents
+from runner.workspace.tree import Tree
+
+
+def tree(*paths: str, links: dict[str, str] | None = None, folders: tuple[str, ...] = ()) -> Tree:
+    return Tree({path: fake_entry(path, b"base") for path in paths}, links or {}, folders)
+
+
+def upload(path: str, seq: int = 1) -> DraftEntry:
+    return DraftEntry(seq, path, fake_entry(path, b"upload"))
+
+
+def ran(path: str) -> Any:
+    return change(fake_entry(path, b"run"))
+
+
+def merged(target: Tree, changes: list[Any], newer: list[DraftEntry] | None = None, **more: Any) -> dict[str, str]:
+    options: dict[str, Any] = {"foreign": (), "links": None, "folders": None, "run": 4, **more}
+    return apply_run(target, changes, newer=newer or [], **options)
+
+
+def test_without_a_clash_nothing_is_renamed() -> None:
+    target = tree("a", "b", "c")
+    assert merged(target, [ran("a"), gone("b"), ran("d")], [upload("e")]) == {}
+    assert set(target.files) == {"a", "c", "d"} and target.files["a"] == fake_entry("a", b"run")
+
+
+@pytest.mark.parametrize(
+    ("path", "renamed"),
+    [
+        ("outputs/report.pdf", "outputs/report (run 4).pdf"),
+        ("README", "README (run 4)"),
+        (".env", ".env (run 4)"),
+        ("a.tar.gz", "a.tar (run 4).gz"),
+        ("x/" + "n" * 251 + ".pdf", "x/" + "n" * 243 + " (run 4).pdf"),
+        ("名" * 85, "名" * 82 + " (run 4)"),
+    ],
+)
+def test_the_upload_keeps_the_name(path: str, renamed: str) -> None:
+    target = tree(path)
+    assert merged(target, [ran(path)], [upload(path)]) == {path: renamed}
+    assert target.files[path].size == 4 and target.files[renamed] == fake_entry(renamed, b"run")
+    assert is_canonical(renamed)
+
+
+def test_long_paths_and_taken_names() -> None:
+    path = "/".join(["d" * 200] * 5) + "/" + "n" * 10 + "." + "e" * 8
+    assert len(path) == MAX_PATH_BYTES
+    target = tree(path)
+    (renamed,) = merged(target, [ran(path)], [upload(path)]).values()
+    assert is_canonical(renamed) and renamed.endswith(" (run 4)." + "e" * 8)
+    taken = tree("a.txt", "a (run 4).txt", links={"a (run 4, 2).txt": "x"})
+    assert merged(taken, [ran("a.txt")], [upload("a.txt"), upload("a (run 4, 3).txt", 2)]) == {
+        "a.txt": "a (run 4, 4).txt"
+    }
+
+
+def test_the_same_content_is_no_clash() -> None:
+    target = tree("a")
+    same = fake_entry("a", b"same")
+    assert merged(target, [change(same)], [DraftEntry(1, "a", same)]) == {}
+
+
+def test_a_file_that_somebody_deleted_is_kept_under_a_new_name() -> None:
+    target = tree("a")
+    assert merged(target, [ran("a")], [DraftEntry(1, "a", None)]) == {"a": "a (run 4)"}
+
+
+def test_another_version_keeps_the_name_and_is_not_deleted() -> None:
+    target = tree("a", "b")
+    assert merged(target, [ran("a"), gone("b")], foreign={"a", "b"}) == {"a": "a (run 4)"}
+    assert set(target.files) == {"a", "a (run 4)", "b"}
+
+
+@pytest.mark.parametrize(
+    ("path", "newer", "renamed"),
+    [
+        ("a", "a/b", "a (run 4)"),
+        ("a/b/c", "a", "a (run 4)/b/c"),
+        ("x.d/y", "x.d", "x (run 4).d/y"),
+    ],
+)
+def test_a_file_where_a_folder_came_and_the_reverse(path: str, newer: str, renamed: str) -> None:
+    target = tree()
+    assert merged(target, [ran(path)], [upload(newer)]) == {path: renamed}
+
+
+def test_a_run_may_turn_a_file_or_a_link_into_a_folder_and_back() -> None:
+    target = tree("a", "b/x", links={"l": "a", "k/l": "a"})
+    changes = [ran("a/x"), gone("a"), ran("b"), gone("b/x"), ran("l/y"), ran("k")]
+    assert merged(target, changes, links={}) == {}
+    assert set(target.files) == {"a/x", "b", "l/y", "k"} and not target.links
+
+
+def test_links_and_folders_that_contradict_files_are_left_out() -> None:
+    target = tree("a/x", "f")
+    merged(
+        target,
+        [],
+        links={"a": "1", "f": "2", "f/y": "3", "l": "4", "l/m": "5", "ok/l": "6"},
+        folders={"a", "f", "f/z", "l/n", "e", "e/inner", "ok"},
+    )
+    assert dict(target.links) == {"l": "4", "ok/l": "6"} and target.folders == {"e/inner"}
+
+
+def test_an_upload_replaces_links_and_empty_folders() -> None:
+    target = tree(links={"l": "x"}, folders=("e",))
+    target.apply([upload("l"), upload("e", 2)])
+    assert set(target.files) == {"l", "e"} and not target.links and not target.folders
+
+
+def test_random_merges_leave_trees_that_can_exist() -> None:
+    dice = random.Random(5)
+    names = ["a", "b", "a/a", "a/b", "b/a", "a/a/a", "b/b/b", "a.x", "a.x/b"]
+    for _ in range(400):
+        base = Tree({}, {}, ())
+        for name in dice.sample(names, 4):
+            if base.blocking_parent(name) is None and not base.holds_below(name):
+                base.put(fake_entry(name, b"base"))
+        current = base.copy()
+        newer: list[DraftEntry] = []
+        for name in dice.sample(names, 3):
+            if current.get(name) is not None and dice.random() < 0.4:
+                newer.append(DraftEntry(len(newer) + 1, name, None))
+            elif current.blocking_parent(name) is None and not current.holds_below(name):
+                newer.append(upload(name, len(newer) + 1))
+            current.apply(newer[-1:])
+        sandbox = base.copy()
+        changes: list[Any] = []
+        for name in dice.sample(names, 4):
+            if sandbox.get(name) is not None and dice.random() < 0.4:
+                changes.append(gone(name))
+                sandbox.remove(name)
+            elif sandbox.blocking_parent(name) is None and not sandbox.holds_below(name):
+                changes.append(ran(name))
+                sandbox.put(fake_entry(name, b"run"))
+        target = base.copy()
+        renamed = merged(target, changes, newer)
+        assert_possible(target.files)
+        final = target.copy()
+        final.apply(newer)
+        assert_possible(final.files)
+        for one in changes:
+            if one.entry is not None:
+                assert final.files[renamed.get(one.path, one.path)].sha256 == one.entry.sha256
+        for name, entry in current.files.items():
+            if entry.sha256 == fake_entry("u", b"upload").sha256:
+                assert final.files[name] == entry
+        assert final.size_bytes == sum(entry.size for entry in final.files.values())
+        assert all(final.is_folder(parent) for name in final.files for parent in parents(name))
+
+
+def assert_possible(files: Any) -> None:
+    for path in files:
+        entry: FileEntry = files[path]
+        assert entry.path == path
+        assert not any(parent in files for parent in parents(path)), sorted(files)
