@@ -23,9 +23,7 @@ def parser() -> argparse.ArgumentParser:
     which.add_argument("--groups", default=",".join(content.DEFAULT_GROUPS), help="default: %(default)s")
     which.add_argument("--slim", action="store_true", help=f"only {', '.join(content.SLIM_GROUPS)}")
     rootfs.add_argument("--dest", type=Path, help="copy the tree to this folder as well; it must not exist")
-    rootfs.add_argument(
-        "--print-path", action="store_true", help="print the path alone; progress goes to stderr"
-    )
+    rootfs.add_argument("--print-path", action="store_true", help="print the path alone; progress goes to stderr")
     commands.add_parser("host", help="install (root) or name (user) the packages that the host lacks")
     commands.add_parser("prune", help="delete every built tree but the current one")
     return top

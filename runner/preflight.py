@@ -95,13 +95,21 @@ def fetch_url(url: str, ca_file: str | None) -> str:
         return f"no answer ({error})"
 
 
+def _user_name() -> str:
+    """Return the account's name, or its number where it has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
 @dataclass(frozen=True)
 class Host:
     """What the probes look at; tests give another one."""
 
     target: Target = "setup"
     root: bool = field(default_factory=lambda: os.geteuid() == 0)
-    user: str = field(default_factory=lambda: _user_name())
+    user: str = field(default_factory=_user_name)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     repository: Path = field(default_factory=lambda: Path(__file__).resolve().parent.parent)
     system: Path = Path("/")
@@ -157,14 +165,6 @@ class Host:
             return (self.system / path.lstrip("/")).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
-
-
-def _user_name() -> str:
-    """Return the account's name, or its number where it has none."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def probe_python(host: Host) -> Finding:
@@ -346,9 +346,7 @@ def probe_mirror(host: Host) -> Finding:
     if not site:
         return Finding("Debian mirror", "warn", "unknown: apt names none", "FOLIOBOX_DEBIAN_MIRROR sets one")
     answer = host.fetch(f"{site}/dists/{SUITE}/InRelease", _ca_file(host, {}))
-    return _reach(
-        "Debian mirror", site, answer, "check network and http_proxy, or set FOLIOBOX_DEBIAN_MIRROR"
-    )
+    return _reach("Debian mirror", site, answer, "check network and http_proxy, or set FOLIOBOX_DEBIAN_MIRROR")
 
 
 def configured_mirror(host: Host) -> str:

@@ -66,8 +66,8 @@ def _unknown(env: environment.Env) -> Iterator[str]:
     for name in env:
         if not _NAME.fullmatch(name) or name in known_names() or name.startswith(_FOREIGN):
             continue
-        near = [known for known in difflib.get_close_matches(name, known_names(), 1, 0.8) if _distance(name, known) <= 2]
-        if near:
+        near = difflib.get_close_matches(name, known_names(), 1, 0.8)
+        if near and _distance(name, near[0]) <= 2:
             raise ConfigurationError(f"{name} is not a setting; did you mean {near[0]}?")
         yield name
 

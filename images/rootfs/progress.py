@@ -19,19 +19,27 @@ TAIL_LINES = 15
 CAUSES: tuple[tuple[str, str], ...] = (
     (
         r"No space left on device|ENOSPC|You don't have enough free space",
-        "The disk is full. A build needs about 8 GB at the cache folder: free some, or put the cache"
-        " elsewhere with FOLIOBOX_CACHE_DIR.",
+        (
+            "The disk is full. A build needs about 8 GB at the cache folder: free some, or put the cache"
+            " elsewhere with FOLIOBOX_CACHE_DIR."
+        ),
     ),
     (
-        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|SSL certificate problem|unknown CA"
-        r"|certificate is NOT trusted|server certificate verification failed",
-        "A certificate was refused: a proxy on the way seems to sign anew. Set PIP_CERT and SSL_CERT_FILE"
-        " to a bundle that holds its authority.",
+        (
+            r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|SSL certificate problem|unknown CA"
+            r"|certificate is NOT trusted|server certificate verification failed"
+        ),
+        (
+            "A certificate was refused: a proxy on the way seems to sign anew. Set PIP_CERT and SSL_CERT_FILE"
+            " to a bundle that holds its authority."
+        ),
     ),
     (
         r"THESE PACKAGES DO NOT MATCH THE HASHES|hashes are required|DO NOT MATCH THE HASHES",
-        "A Python package differs from the lock. If the index serves altered files, do not use it; after a"
-        " change of python.in, make the lock anew (images/README.md).",
+        (
+            "A Python package differs from the lock. If the index serves altered files, do not use it; after a"
+            " change of python.in, make the lock anew (images/README.md)."
+        ),
     ),
     (
         r"NO_PUBKEY|is not signed|couldn't be verified because the public key|Release signed by unknown key",
@@ -39,26 +47,36 @@ CAUSES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"Unable to locate package|has no installation candidate",
-        "The mirror does not have a package that images/sandbox/apt names: it may be incomplete or no mirror"
-        " of this suite. Choose another with FOLIOBOX_DEBIAN_MIRROR.",
+        (
+            "The mirror does not have a package that images/sandbox/apt names: it may be incomplete or no mirror"
+            " of this suite. Choose another with FOLIOBOX_DEBIAN_MIRROR."
+        ),
     ),
     (
         r"No matching distribution found|Could not find a version that satisfies",
-        "The Python index does not have a locked version. Point pip to a complete index (pip config, or"
-        " PIP_INDEX_URL).",
+        (
+            "The Python index does not have a locked version. Point pip to a complete index (pip config, or"
+            " PIP_INDEX_URL)."
+        ),
     ),
     (
-        r"Temporary failure resolving|Could not resolve|Name or service not known|Failed to fetch"
-        r"|Could not connect|Connection timed out|Network is unreachable|NewConnectionError|ProxyError"
-        r"|ReadTimeoutError|Connection refused",
-        "A mirror did not answer. Check the network and http_proxy/https_proxy; another Debian mirror is set"
-        " with FOLIOBOX_DEBIAN_MIRROR, another Python index in pip's configuration. Start again: what was"
-        " downloaded is kept.",
+        (
+            r"Temporary failure resolving|Could not resolve|Name or service not known|Failed to fetch"
+            r"|Could not connect|Connection timed out|Network is unreachable|NewConnectionError|ProxyError"
+            r"|ReadTimeoutError|Connection refused"
+        ),
+        (
+            "A mirror did not answer. Check the network and http_proxy/https_proxy; another Debian mirror is set"
+            " with FOLIOBOX_DEBIAN_MIRROR, another Python index in pip's configuration. Start again: what was"
+            " downloaded is kept."
+        ),
     ),
     (
         r"newuidmap|newgidmap|unshare failed|Operation not permitted.*(?:unshare|mount)|uid_map",
-        "This host refuses user namespaces or has no subordinate ids for you: `python3 images/build.py host`"
-        " names what is missing; as root the build needs neither.",
+        (
+            "This host refuses user namespaces or has no subordinate ids for you: `python3 images/build.py host`"
+            " names what is missing; as root the build needs neither."
+        ),
     ),
 )
 
@@ -143,6 +161,8 @@ def run(step: Step) -> None:
             process.wait()
             raise
         finally:
+            if process.stdin is not None:
+                process.stdin.close()
             finished.set()
             reporter.join()
     if code != 0:

@@ -65,6 +65,7 @@ path-exclude=/usr/share/bash-completion/*
 path-exclude=/usr/share/zsh/*
 # The one file of poppler-data under the AGPL; no reader here asks for it.
 path-exclude=/usr/share/*/Identity-UTF16-H
+path-exclude=/var/lib/ghostscript/*
 # Software OpenGL, 200 MB that ffmpeg's link to libGL pulls in; it is loaded only by programs with windows.
 path-exclude=/usr/lib/*/libLLVM.so*
 path-exclude=/usr/lib/*/libLLVM-*

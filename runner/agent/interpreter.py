@@ -17,6 +17,7 @@ import struct
 import sys
 import traceback
 import types
+import warnings
 from typing import Any
 
 from .figures import FigureWatcher
@@ -160,6 +161,7 @@ def make_shell(config: dict[str, Any]) -> Any:
         displayhook_class=Hook,
         display_pub_class=Publisher,
     )
+    warnings.filterwarnings("ignore", message="To exit: use 'exit'")
     shell.system = shell.system_raw
     shell.compile.get_code_name = lambda raw, transformed, number: f"<cell {number}>"
     shell.foliobox_figures = FigureWatcher(shell)
@@ -181,14 +183,23 @@ def _decode(bundle: dict[str, Any]) -> dict[str, Any]:
 
 WARM_CELLS = (
     "1",
-    "import pandas as pd, numpy as np\ndf = pd.DataFrame({'a': np.arange(3.0), 'b': list('xyz')})\n"
-    "df.groupby('b').a.sum()\ndf.to_csv()\ndf",
-    "import matplotlib.pyplot as plt\nplt.figure(); plt.plot([1, -2]); plt.title('\\u4e2d\\u6587 \\u0645');",
-    "import weasyprint\nweasyprint.HTML(string='<h1>\\u4e2d\\u6587</h1><p><b>x</b> \\u4e2d</p>').write_pdf("
-    "stylesheets=[weasyprint.CSS(string='@page{size:A4} body{font-family:\"Noto Sans CJK SC\"}')])",
-    "import ast as _warm_ast\nawait __import__('asyncio').sleep(0)",
+    """
+import pandas as pd, numpy as np
+df = pd.DataFrame({"a": np.arange(3.0), "b": list("xyz")})
+df.groupby("b").a.sum()
+df.to_csv()
+df""",
+    """
+import matplotlib.pyplot as plt
+plt.figure(); plt.plot([1, -2]); plt.title("\u4e2d\u6587 \u0645");""",
+    """
+import weasyprint
+font = weasyprint.CSS(string="@page { size: A4 } body { font-family: 'Noto Sans CJK SC' }")
+weasyprint.HTML(string="<h1>\u4e2d\u6587</h1><p><b>x</b> \u4e2d</p>").write_pdf(stylesheets=[font])""",
+    "await __import__('asyncio').sleep(0)",
     "1/0",
     "def",
+    "raise SystemExit",
 )
 
 

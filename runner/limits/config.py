@@ -52,11 +52,12 @@ class LimitsConfig:
 def _sandbox(env: environment.Env) -> SandboxLimits:
     default = SandboxLimits()
     memory = environment.size(env, "SANDBOX_MEMORY", default.memory_bytes)
+    soft_nofile = {"SANDBOX_NOFILE_ULIMIT": env.get("SANDBOX_NOFILE_ULIMIT", "").split(":")[0]}
     limits = SandboxLimits(
         memory_bytes=memory,
         cpus=environment.number(env, "SANDBOX_CPUS", default.cpus, minimum=0.05),
         pids=environment.integer(env, "SANDBOX_PIDS_LIMIT", default.pids, minimum=16),
-        nofile=environment.integer({"n": env.get("SANDBOX_NOFILE_ULIMIT", "").split(":")[0]}, "n", default.nofile, minimum=64),
+        nofile=environment.integer(soft_nofile, "SANDBOX_NOFILE_ULIMIT", default.nofile, minimum=64),
         workspace_bytes=environment.size(env, "SANDBOX_WORKSPACE_SIZE", default.workspace_bytes),
         tmp_bytes=environment.size(env, "SANDBOX_TMPFS_SIZE", default.tmp_bytes),
     )  # fmt: skip

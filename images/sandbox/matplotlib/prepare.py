@@ -1,8 +1,8 @@
 """Give Matplotlib fonts for all scripts and a ready font list: prepare.py FOLDER, with MPLCONFIGDIR=FOLDER.
 
 `fallback.py.txt` is added to the end of Matplotlib's font manager, so that it holds in every process,
-whatever style or theme is in force. The font list gets further entries under names that plotting code asks for by
-habit (SimHei, Arial, ...), each pointing to the installed family that stands for it.
+whatever style or theme is in force. The font list gets further entries under names that plotting code
+asks for by habit (SimHei, Arial, ...), each pointing to the installed family that stands for it.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class BubblewrapSandbox:
 
 
 class BubblewrapBackend:
-    """The embedded backend. Must be used from one long-lived thread: sandboxes die with the thread that spawned them."""
+    """The embedded backend. Use it from one long-lived thread: sandboxes die with the thread that spawned them."""
 
     name = "bubblewrap"
 

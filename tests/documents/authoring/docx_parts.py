@@ -41,9 +41,7 @@ def bookmark(paragraph: Any, name: str, number: int) -> None:
 
 def rule(paragraph: Any, side: str, colour: str, eighths: int = 8, space: int = 6) -> None:
     """A line above or below a paragraph."""
-    border = xml(
-        f'<w:pBdr><w:{side} w:val="single" w:sz="{eighths}" w:space="{space}" w:color="{colour}"/></w:pBdr>'
-    )
+    border = xml(f'<w:pBdr><w:{side} w:val="single" w:sz="{eighths}" w:space="{space}" w:color="{colour}"/></w:pBdr>')
     properties = paragraph._p.get_or_add_pPr()
     properties.insert_element_before(border, "w:shd", "w:tabs", "w:spacing", "w:ind", "w:jc", "w:rPr")
 

@@ -26,7 +26,7 @@ from pptx.oxml import parse_xml
 from pptx.oxml.ns import qn
 from pptx.util import Cm, Pt
 
-from artwork import dot_map, mark
+from tests.documents.authoring.artwork import dot_map, mark
 
 Box = tuple[float, float, float, float]
 
@@ -74,14 +74,10 @@ def colour_of(code: str) -> RGBColor:
 
 def theme(prs: Any) -> None:
     """House colours and fonts in the theme part of the master."""
-    part = next(
-        rel.target_part for rel in prs.slide_master.part.rels.values() if rel.reltype.endswith("/theme")
-    )
+    part = next(rel.target_part for rel in prs.slide_master.part.rels.values() if rel.reltype.endswith("/theme"))
     text = part.blob.decode()
     for name, colour in COLOURS.items():
-        text = re.sub(
-            rf"(<a:{name}>).*?(</a:{name}>)", rf'\1<a:srgbClr val="{colour}"/>\2', text, flags=re.DOTALL
-        )
+        text = re.sub(rf"(<a:{name}>).*?(</a:{name}>)", rf'\1<a:srgbClr val="{colour}"/>\2', text, flags=re.DOTALL)
     text = re.sub(r'(<a:(?:major|minor)Font>\s*<a:latin typeface=)"[^"]*"', r'\1"Calibri"', text)
     part._blob = re.sub(r'(<a:theme [^>]*name=)"[^"]*"', r'\1"Fennmark"', text).encode()
 
@@ -170,9 +166,7 @@ def layouts(prs: Any, cities: Path) -> None:
         for shape in list(layout.placeholders):
             name = kind(shape)
             key = next(sides) if layout.name == "Two Content" and name == "obj" else name
-            box = BOXES.get(layout.name, {}).get(key) or BOXES["master"].get(
-                "body" if name == "obj" else name
-            )
+            box = BOXES.get(layout.name, {}).get(key) or BOXES["master"].get("body" if name == "obj" else name)
             if box:
                 place(shape, box)
             if layout.name == "Two Content" and name == "obj":
@@ -261,9 +255,7 @@ def cover(prs: Any) -> None:
 
 
 def summary(prs: Any) -> None:
-    new = slide(
-        prs, "Fennmark Text", "Where we stand", f"Thank {CLIENT} for the early access to depot lists."
-    )
+    new = slide(prs, "Fennmark Text", "Where we stand", f"Thank {CLIENT} for the early access to depot lists.")
     bullets(
         new.placeholders[1],
         [
@@ -332,9 +324,7 @@ def table(prs: Any) -> None:
 
 
 def steps(prs: Any) -> None:
-    new = slide(
-        prs, "Fennmark Plain", "How a site is scored", "Walk through the four steps with one example."
-    )
+    new = slide(prs, "Fennmark Plain", "How a site is scored", "Walk through the four steps with one example.")
     group = new.shapes.add_group_shape()
     group.name = "Four steps"
     for index, (head, text) in enumerate(

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workspace_lab import RUN, contents, cut, fake_entry, gone, lab, put, run
 
 from runner.errors import StoreFailed
 from runner.workspace import codec, keys
 from runner.workspace.codec import DraftEntry
 from runner.workspace.manifest import Cause, Counts, Delta, Manifest, VersionInfo, difference, now
+from tests.unit.workspace.workspace_lab import RUN, contents, cut, fake_entry, gone, lab, put, run
 
 HOME = keys.incarnation("t", "a", "000001")
 
@@ -91,7 +91,8 @@ def test_a_damaged_manifest_is_named(damage: str) -> None:
     assert codec.decode_manifest(whole(), key).put == (fake_entry("a"),)
     with pytest.raises(StoreFailed) as caught:
         codec.decode_manifest(DAMAGES[damage](whole()), key)
-    assert caught.value.fields["key"] == key and "v/000000000000.json" in caught.value.detail
+    assert caught.value.fields["key"] == key
+    assert "v/000000000000.json" in caught.value.detail
 
 
 @pytest.mark.parametrize(
@@ -165,14 +166,17 @@ def test_seventy_versions_of_which_three_are_whole(tmp_path: Path) -> None:
             stored = [json.loads(zlib.decompress(path.read_bytes())) for path in sorted(folder.iterdir())]
             assert [one["version"] for one in stored if one["whole"]] == [0, 32, 64]
             again = await at.again()
-            assert again.version == 70 and await contents(again) == pictures[70]
+            assert again.version == 70
+            assert await contents(again) == pictures[70]
             for number in (0, 1, 31, 32, 33, 63, 64, 69, 70):
                 files = (await again.manifest(number)).files
                 assert set(files) == set(pictures[number])
             infos = await again.versions(limit=1000)
             assert [info.version for info in infos] == list(range(70, -1, -1))
-            assert infos[0].changes == Counts(deleted=1) and infos[0].file_count == len(pictures[70])
-            assert infos[1].cause == RUN and infos[-1].cause == Cause("create")
+            assert infos[0].changes == Counts(deleted=1)
+            assert infos[0].file_count == len(pictures[70])
+            assert infos[1].cause == RUN
+            assert infos[-1].cause == Cause("create")
             assert [info.version for info in await again.versions(after=64, limit=2)] == [63, 62]
             assert await again.versions(after=0) == []
 

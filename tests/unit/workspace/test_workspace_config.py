@@ -41,7 +41,9 @@ def test_sizes(text: str, size: int) -> None:
 def test_malformed_sizes_name_variable_value_and_form(name: str, value: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         WorkspaceConfig.from_env({name: value}, uid=0)
-    assert name in caught.value.detail and value in caught.value.detail and "512m" in caught.value.detail
+    assert name in caught.value.detail
+    assert value in caught.value.detail
+    assert "512m" in caught.value.detail
 
 
 @pytest.mark.parametrize(("name", "value"), [("SANDBOX_DATA_DIR", "data"), ("SANDBOX_WORKSPACE_FILES", "many")])

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from workspace_lab import lab, run
 
 from runner.errors import StoreFailed
 from runner.workspace import disk, local_streams
 from runner.workspace.base import CHUNK_BYTES, KeyExists
+from tests.unit.workspace.workspace_lab import lab, run
 
 
 class Tracer:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from workspace_lab import RUN, change, contents, cut, fake_entry, get, gone, lab, made, put, run, sha
 
 from runner.errors import (
     Conflict,
@@ -21,6 +20,20 @@ from runner.errors import (
 )
 from runner.workspace.base import CHUNK_BYTES
 from runner.workspace.manifest import Cause, Counts
+from tests.unit.workspace.workspace_lab import (
+    RUN,
+    change,
+    contents,
+    cut,
+    fake_entry,
+    get,
+    gone,
+    lab,
+    made,
+    put,
+    run,
+    sha,
+)
 
 NAMES = [
     "uploads/a",
@@ -50,12 +63,15 @@ def test_uploads_of_every_name_are_there_after_a_restart(tmp_path: Path) -> None
                     0o755,
                     5,
                 )
-            assert space.version == 0 and space.draft_seq == len(NAMES) + 1
+            assert space.version == 0
+            assert space.draft_seq == len(NAMES) + 1
             expected = await contents(space)
         async with lab(tmp_path) as at:
             found = await at.spaces.find("t", "a")
-            assert found is not None and await contents(found) == expected
-            assert found.size_bytes == sum(map(len, expected.values())) and found.draft_seq == len(NAMES) + 1
+            assert found is not None
+            assert await contents(found) == expected
+            assert found.size_bytes == sum(map(len, expected.values()))
+            assert found.draft_seq == len(NAMES) + 1
 
     run(scenario())
 
@@ -148,7 +164,8 @@ def test_quota_of_bytes_and_of_files(tmp_path: Path) -> None:
                 await space.commit([big], synced_seq=space.draft_seq, cause=RUN)
             with pytest.raises(QuotaExceeded):
                 await space.commit([], synced_seq=space.draft_seq, cause=RUN, folders=["e"])
-            assert space.version == 0 and len(at.staged()) == 0
+            assert space.version == 0
+            assert len(at.staged()) == 0
             await space.commit([gone("a"), big], synced_seq=space.draft_seq, cause=RUN)
             assert space.size_bytes == 60
         async with lab(tmp_path, workspace_bytes=50) as at:  # lowered: it may shrink, not grow
@@ -176,15 +193,20 @@ def test_a_run_cuts_a_version_that_folds_what_it_has_seen(tmp_path: Path) -> Non
             assert (result.version, result.renamed, result.manifest.draft) == (1, {}, 2)
             assert set(result.manifest.files) == {"uploads/a", "outputs/x"}
             assert set(space.files) == {"uploads/a", "outputs/x", "uploads/later"}
-            assert space.links == {"l": "outputs/x"} and space.folders == {"e"} and space.draft_seq == 3
+            assert space.links == {"l": "outputs/x"}
+            assert space.folders == {"e"}
+            assert space.draft_seq == 3
             info = result.manifest.info
-            assert info.changes == Counts(created=2) and (info.base, info.cause, info.file_count) == (
+            assert info.changes == Counts(created=2)
+            assert (info.base, info.cause, info.file_count) == (
                 0,
                 RUN,
                 2,
             )
             again = await at.again()
-            assert again.files == space.files and again.links == space.links and again.folders == space.folders
+            assert again.files == space.files
+            assert again.links == space.links
+            assert again.folders == space.folders
             assert (again.version, again.draft_seq, again.head) == (1, 3, space.head)
 
     run(scenario())
@@ -246,7 +268,8 @@ def test_restore(tmp_path: Path) -> None:
             await cut(space, "a", b"2")
             await put(space, "up", b"3")
             result = await space.restore(1)
-            assert result.version == 3 and result.manifest.cause == Cause("restore", version=1)
+            assert result.version == 3
+            assert result.manifest.cause == Cause("restore", version=1)
             assert result.manifest.info.changes == Counts(modified=1)
             assert await contents(space) == await contents(await at.again()) == {"a": b"1"}
             assert (await space.restore(1)).version == 3
@@ -265,7 +288,8 @@ def test_a_blob_is_reused_only_within_a_conversation(tmp_path: Path) -> None:
             assert (await put(space, "b", b"same")).blob == first.blob
             assert (await made(space, "c", b"same")).entry.blob == first.blob  # type: ignore[union-attr]
             other = await put(await at.space("other"), "a", b"same")
-            assert other.blob != first.blob and len(at.blobs()) == 2
+            assert other.blob != first.blob
+            assert len(at.blobs()) == 2
             await space.commit([gone("a"), gone("b"), await made(space, "x", b"x")], synced_seq=2, cause=RUN)
             assert (await put(space, "d", b"same")).blob != first.blob  # only folded draft entries named it
             await cut(space, "e", b"kept by a version")
@@ -312,7 +336,8 @@ def test_what_a_sandbox_reports_is_checked(tmp_path: Path) -> None:
             with pytest.raises(ProtocolError):
                 await space.commit([], synced_seq=0, cause=RUN, folders=["e/"])
             await space.commit([change(replace(good, mode=0o6755))], synced_seq=99, cause=RUN)
-            assert space.files["a"].mode == 0o755 and space.draft_seq == 0
+            assert space.files["a"].mode == 0o755
+            assert space.draft_seq == 0
 
     run(scenario())
 
@@ -325,7 +350,8 @@ def test_a_picture_of_the_files_does_not_change(tmp_path: Path) -> None:
             before = space.files
             assert space.files is before
             await put(space, "b", b"")
-            assert set(before) == {"a"} and set(space.files) == {"a", "b"}
+            assert set(before) == {"a"}
+            assert set(space.files) == {"a", "b"}
             with pytest.raises(TypeError):
                 before["c"] = before["a"]  # type: ignore[index]
 

@@ -10,13 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from workspace_lab import get, lab, run, sha
+from tests.unit.workspace.workspace_lab import get, lab, run, sha
 
 CHILD = """
-import asyncio, hashlib, sys
+import asyncio, hashlib
 from pathlib import Path
-sys.path.insert(0, {here!r})
-from workspace_lab import cut, lab, put
+from tests.unit.workspace.workspace_lab import cut, lab, put
 
 async def main():
     async with lab(Path({folder!r})) as at:
@@ -47,7 +46,7 @@ def test_killed_in_the_middle_of_uploads_and_runs(tmp_path: Path) -> None:
 
 def killed(folder: Path, start: int, after: int, acknowledged: dict[tuple[str, str], str]) -> int:
     """Run a writer until it has acknowledged ``after`` writes, kill it, and note all that it said."""
-    code = CHILD.format(here=str(Path(__file__).parent), folder=str(folder), start=start)
+    code = CHILD.format(folder=str(folder), start=start)
     root = str(Path(__file__).parents[3])
     with subprocess.Popen(
         [sys.executable, "-c", code],

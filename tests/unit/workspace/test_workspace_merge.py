@@ -6,13 +6,13 @@ import random
 from typing import Any
 
 import pytest
-from workspace_lab import change, fake_entry, gone
 
-from runner.model import FileEntry
+from runner.model import FileChange, FileEntry
 from runner.workspace.codec import DraftEntry
 from runner.workspace.merge import apply_run
 from runner.workspace.paths import MAX_PATH_BYTES, is_canonical, parents
 from runner.workspace.tree import Tree
+from tests.unit.workspace.workspace_lab import change, fake_entry, gone
 
 
 def tree(*paths: str, links: dict[str, str] | None = None, folders: tuple[str, ...] = ()) -> Tree:
@@ -35,7 +35,8 @@ def merged(target: Tree, changes: list[Any], newer: list[DraftEntry] | None = No
 def test_without_a_clash_nothing_is_renamed() -> None:
     target = tree("a", "b", "c")
     assert merged(target, [ran("a"), gone("b"), ran("d")], [upload("e")]) == {}
-    assert set(target.files) == {"a", "c", "d"} and target.files["a"] == fake_entry("a", b"run")
+    assert set(target.files) == {"a", "c", "d"}
+    assert target.files["a"] == fake_entry("a", b"run")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,8 @@ def test_without_a_clash_nothing_is_renamed() -> None:
 def test_the_upload_keeps_the_name(path: str, renamed: str) -> None:
     target = tree(path)
     assert merged(target, [ran(path)], [upload(path)]) == {path: renamed}
-    assert target.files[path].size == 4 and target.files[renamed] == fake_entry(renamed, b"run")
+    assert target.files[path].size == 4
+    assert target.files[renamed] == fake_entry(renamed, b"run")
     assert is_canonical(renamed)
 
 
@@ -61,7 +63,8 @@ def test_long_paths_and_taken_names() -> None:
     assert len(path) == MAX_PATH_BYTES
     target = tree(path)
     (renamed,) = merged(target, [ran(path)], [upload(path)]).values()
-    assert is_canonical(renamed) and renamed.endswith(" (run 4)." + "e" * 8)
+    assert is_canonical(renamed)
+    assert renamed.endswith(" (run 4)." + "e" * 8)
     taken = tree("a.txt", "a (run 4).txt", links={"a (run 4, 2).txt": "x"})
     assert merged(taken, [ran("a.txt")], [upload("a.txt"), upload("a (run 4, 3).txt", 2)]) == {
         "a.txt": "a (run 4, 4).txt"
@@ -102,7 +105,8 @@ def test_a_run_may_turn_a_file_or_a_link_into_a_folder_and_back() -> None:
     target = tree("a", "b/x", links={"l": "a", "k/l": "a"})
     changes = [ran("a/x"), gone("a"), ran("b"), gone("b/x"), ran("l/y"), ran("k")]
     assert merged(target, changes, links={}) == {}
-    assert set(target.files) == {"a/x", "b", "l/y", "k"} and not target.links
+    assert set(target.files) == {"a/x", "b", "l/y", "k"}
+    assert not target.links
 
 
 def test_links_and_folders_that_contradict_files_are_left_out() -> None:
@@ -113,13 +117,43 @@ def test_links_and_folders_that_contradict_files_are_left_out() -> None:
         links={"a": "1", "f": "2", "f/y": "3", "l": "4", "l/m": "5", "ok/l": "6"},
         folders={"a", "f", "f/z", "l/n", "e", "e/inner", "ok"},
     )
-    assert dict(target.links) == {"l": "4", "ok/l": "6"} and target.folders == {"e/inner"}
+    assert dict(target.links) == {"l": "4", "ok/l": "6"}
+    assert target.folders == {"e/inner"}
 
 
 def test_an_upload_replaces_links_and_empty_folders() -> None:
     target = tree(links={"l": "x"}, folders=("e",))
     target.apply([upload("l"), upload("e", 2)])
-    assert set(target.files) == {"l", "e"} and not target.links and not target.folders
+    assert set(target.files) == {"l", "e"}
+    assert not target.links
+    assert not target.folders
+
+
+def random_uploads(dice: random.Random, names: list[str], base: Tree) -> tuple[Tree, list[DraftEntry]]:
+    """Uploads and deletions that the service would have taken, and the files with them."""
+    current = base.copy()
+    newer: list[DraftEntry] = []
+    for name in dice.sample(names, 3):
+        if current.get(name) is not None and dice.random() < 0.4:
+            newer.append(DraftEntry(len(newer) + 1, name, None))
+        elif current.blocking_parent(name) is None and not current.holds_below(name):
+            newer.append(upload(name, len(newer) + 1))
+        current.apply(newer[-1:])
+    return current, newer
+
+
+def random_run(dice: random.Random, names: list[str], base: Tree) -> list[FileChange]:
+    """Changes that can be made to a folder that holds ``base``."""
+    sandbox = base.copy()
+    changes: list[FileChange] = []
+    for name in dice.sample(names, 4):
+        if sandbox.get(name) is not None and dice.random() < 0.4:
+            changes.append(gone(name))
+            sandbox.remove(name)
+        elif sandbox.blocking_parent(name) is None and not sandbox.holds_below(name):
+            changes.append(ran(name))
+            sandbox.put(fake_entry(name, b"run"))
+    return changes
 
 
 def test_random_merges_leave_trees_that_can_exist() -> None:
@@ -130,23 +164,8 @@ def test_random_merges_leave_trees_that_can_exist() -> None:
         for name in dice.sample(names, 4):
             if base.blocking_parent(name) is None and not base.holds_below(name):
                 base.put(fake_entry(name, b"base"))
-        current = base.copy()
-        newer: list[DraftEntry] = []
-        for name in dice.sample(names, 3):
-            if current.get(name) is not None and dice.random() < 0.4:
-                newer.append(DraftEntry(len(newer) + 1, name, None))
-            elif current.blocking_parent(name) is None and not current.holds_below(name):
-                newer.append(upload(name, len(newer) + 1))
-            current.apply(newer[-1:])
-        sandbox = base.copy()
-        changes: list[Any] = []
-        for name in dice.sample(names, 4):
-            if sandbox.get(name) is not None and dice.random() < 0.4:
-                changes.append(gone(name))
-                sandbox.remove(name)
-            elif sandbox.blocking_parent(name) is None and not sandbox.holds_below(name):
-                changes.append(ran(name))
-                sandbox.put(fake_entry(name, b"run"))
+        current, newer = random_uploads(dice, names, base)
+        changes = random_run(dice, names, base)
         target = base.copy()
         renamed = merged(target, changes, newer)
         assert_possible(target.files)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workspace_lab import RUN, contents, cut, gone, lab, made, put, run
 
 from runner.errors import Conflict, NotFound, PreconditionFailed
 from runner.workspace.history import COMMIT_RETRIES, Workspace
 from runner.workspace.workspaces import Workspaces
+from tests.unit.workspace.workspace_lab import RUN, contents, cut, gone, lab, made, put, run
 
 
 def test_two_writers_put_and_commit_at_once(tmp_path: Path) -> None:
@@ -55,7 +55,8 @@ def test_two_runs_of_one_path_are_both_kept(tmp_path: Path) -> None:
             )
             assert sorted(result.version for result in results) == [2, 3]
             kept = await contents(await at.again())
-            assert set(kept) == {"a", "a (run 3)"} and sorted(kept.values()) == [b"one", b"two"]
+            assert set(kept) == {"a", "a (run 3)"}
+            assert sorted(kept.values()) == [b"one", b"two"]
             assert sum(map(len, (result.renamed for result in results))) == 1
 
     run(scenario())
@@ -83,7 +84,8 @@ def test_only_one_put_if_absent_wins(tmp_path: Path) -> None:
                 return_exceptions=True,
             )
             lost = [result for result in results if isinstance(result, BaseException)]
-            assert len(lost) == 4 and all(isinstance(one, PreconditionFailed) for one in lost)
+            assert len(lost) == 4
+            assert all(isinstance(one, PreconditionFailed) for one in lost)
 
     run(scenario())
 
@@ -167,7 +169,8 @@ def test_purged_by_another(tmp_path: Path) -> None:
             with pytest.raises(NotFound):
                 await space.refresh()
             fresh, created = await at.spaces.create("t", "a")
-            assert created and fresh is not space
+            assert created
+            assert fresh is not space
 
     run(scenario())
 
@@ -190,7 +193,8 @@ def test_a_caller_who_goes_away_leaves_memory_and_store_agreeing(tmp_path: Path,
             await asyncio.gather(*tasks, return_exceptions=True)
             await put(space, "after", b"1")
             again = await at.again()
-            assert again.files == space.files and again.draft_seq == space.draft_seq
+            assert again.files == space.files
+            assert again.draft_seq == space.draft_seq
             assert {"before", "after"} <= set(space.files) <= {"before", "a", "b", "after"}
             await contents(space)
         assert list((tmp_path / "store" / "staging").iterdir()) == []

@@ -6,18 +6,20 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from workspace_lab import cut, lab, put, run
 
 from runner.errors import InvalidRequest, NotFound, StoreFailed
 from runner.workspace.workspaces import Workspaces
+from tests.unit.workspace.workspace_lab import cut, lab, put, run
 
 
 def test_create_find_list_purge(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with lab(tmp_path) as at:
-            assert await at.spaces.find("t", "a") is None and await at.spaces.purge("t", "a") is False
+            assert await at.spaces.find("t", "a") is None
+            assert await at.spaces.purge("t", "a") is False
             space, created = await at.spaces.create("t", "a")
-            assert created and (space.version, space.incarnation, space.tenant, space.id) == (
+            assert created
+            assert (space.version, space.incarnation, space.tenant, space.id) == (
                 0,
                 "000001",
                 "t",
@@ -28,12 +30,15 @@ def test_create_find_list_purge(tmp_path: Path) -> None:
             assert await at.spaces.find("other", "a") is None
             await put(space, "x", b"1")
             assert await at.spaces.purge("t", "a") is True
-            assert await at.spaces.find("t", "a") is None and await at.spaces.list("t") == []
+            assert await at.spaces.find("t", "a") is None
+            assert await at.spaces.list("t") == []
             for late in (put(space, "y", b""), space.delete("x"), cut(space, "z", b""), space.restore(0)):
                 with pytest.raises(NotFound):
                     await late
             fresh, created = await at.spaces.create("t", "a")
-            assert created and fresh.incarnation == "000002" and dict(fresh.files) == {}
+            assert created
+            assert fresh.incarnation == "000002"
+            assert dict(fresh.files) == {}
             for name in ("b", "c.d", "c", "e"):
                 await at.spaces.create("t", name)
             await at.spaces.purge("t", "c")
@@ -55,9 +60,11 @@ def test_a_create_that_was_cut_off_is_no_conversation(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with lab(tmp_path) as at:
             (at.files / "t" / "t" / "c" / "half" / "000001" / "v").mkdir(parents=True)
-            assert await at.spaces.find("t", "half") is None and await at.spaces.list("t") == []
+            assert await at.spaces.find("t", "half") is None
+            assert await at.spaces.list("t") == []
             space, created = await at.spaces.create("t", "half")
-            assert created and space.incarnation == "000001"
+            assert created
+            assert space.incarnation == "000001"
 
     run(scenario())
 
@@ -87,7 +94,8 @@ def test_a_workspace_nobody_holds_is_decoded_anew(tmp_path: Path) -> None:
         async with lab(tmp_path) as at:
             await put(await at.space(), "a", b"1")
             found = await at.spaces.find("t", "a")
-            assert found is not None and set(found.files) == {"a"}
+            assert found is not None
+            assert set(found.files) == {"a"}
             assert await Workspaces(at.store, at.config).find("t", "a") is not found
 
     run(scenario())

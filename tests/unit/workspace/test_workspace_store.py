@@ -9,11 +9,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from workspace_lab import lab, run, sha
 
 from runner.errors import ConfigurationError, StoreFailed, TooLarge
 from runner.workspace.base import CHUNK_BYTES, ByteStream, KeyExists, KeyMissing
 from runner.workspace.local import THREADS, LocalStore
+from tests.unit.workspace.workspace_lab import lab, run, sha
 
 
 async def read_all(stream: ByteStream) -> list[bytes]:
@@ -27,7 +27,8 @@ def test_an_object_is_created_once(tmp_path: Path) -> None:
             with pytest.raises(KeyExists):
                 await at.store.create("t/a/x", b"two")
             assert await at.store.read("t/a/x") == b"one"
-            assert await at.store.exists("t/a/x") and not await at.store.exists("t/a/x/y")
+            assert await at.store.exists("t/a/x")
+            assert not await at.store.exists("t/a/x/y")
             assert await at.store.read_many(["t/a/x", "t/a/y"]) == [b"one", None]
             with pytest.raises(KeyMissing):
                 await at.store.read("t/a/y")
@@ -96,7 +97,8 @@ def test_staging_hashes_counts_and_commits(tmp_path: Path, size: int) -> None:
                 assert (digest.sha256, digest.size) == (sha(data), size)
                 assert await staging.commit("t/b") == digest
             chunks = await read_all(await at.store.open("t/b"))
-            assert b"".join(chunks) == data and all(0 < len(chunk) <= CHUNK_BYTES for chunk in chunks)
+            assert b"".join(chunks) == data
+            assert all(0 < len(chunk) <= CHUNK_BYTES for chunk in chunks)
             assert at.staged() == []
             with pytest.raises(StoreFailed):
                 await staging.write(b"more")

@@ -1,0 +1,1 @@
+"""Workspaces: paths, store, manifests, merging, history, races and kills."""
