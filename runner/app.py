@@ -12,9 +12,11 @@ from runner.api import errors, health
 from runner.api.middleware import Gate
 from runner.api.v1 import conversations, executions, files
 from runner.backends import registry
-from runner.backends.base import BackendReport
+from runner.backends.base import Backend, BackendReport
+from runner.conversations.pool import start_sandbox
 from runner.conversations.service import ConversationService
 from runner.errors import ConfigurationError
+from runner.interpreter.client import SandboxClient
 from runner.settings import Settings
 from runner.telemetry.logs import logger
 from runner.workspace.registry import open_store
@@ -29,8 +31,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        backend = registry.create(settings.backend, settings.bubblewrap, settings.allow_unisolated)
-        report = await backend.probe()
+        backend, report = await choose_backend(settings)
         check_exposure(settings, report)
         store = await open_store(settings.workspace)
         workspaces = Workspaces(store, settings.workspace)
@@ -57,6 +58,17 @@ def create_app(settings: Settings) -> FastAPI:
     errors.install(app)
     app.add_middleware(Gate, max_body_bytes=settings.api.max_body_bytes)
     return app
+
+
+async def choose_backend(settings: Settings) -> tuple[Backend, BackendReport]:
+    """The backend of this deployment and what its probe found."""
+    backend = registry.create(settings.backend, settings.bubblewrap, settings.allow_unisolated)
+    return backend, await backend.probe()
+
+
+async def start_one_sandbox(backend: Backend, settings: Settings) -> SandboxClient:
+    """A sandbox for `foliobox doctor`; the caller destroys it. Raises BackendUnavailable."""
+    return await start_sandbox(backend, settings.limits.sandbox, settings.conversations.ready_timeout_s)
 
 
 def check_exposure(settings: Settings, report: BackendReport) -> None:

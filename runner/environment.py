@@ -1,4 +1,7 @@
-"""Reads single settings from the environment: sizes, durations, switches; each error says the accepted form."""
+"""Reads single settings from an environment: sizes, numbers, switches, folders; each error says the accepted form.
+
+Every function raises ConfigurationError with the variable, its value and what may be written instead.
+"""
 
 from __future__ import annotations
 
@@ -10,47 +13,50 @@ from pathlib import Path
 from runner.errors import ConfigurationError
 
 Env = Mapping[str, str]
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,18})([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_INTEGER = re.compile(r"[0-9]{1,15}")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TRUE, _FALSE = frozenset(("1", "true", "yes", "on")), frozenset(("", "0", "false", "no", "off"))
 
 
+def text(env: Env, name: str, default: str = "") -> str:
+    """The value without space around it; ``default`` when unset or blank."""
+    return env.get(name, "").strip() or default
+
+
 def size(env: Env, name: str, default: int) -> int:
-    """Bytes, written as a number with an optional unit: ``512m``, ``2g``, ``1048576``."""
-    raw = env.get(name, "").strip()
+    """Bytes above zero, written as a whole number with an optional unit: ``512m``, ``2g``, ``1048576``."""
+    raw = text(env, name)
     if not raw:
         return default
     match = _SIZE.fullmatch(raw)
-    if match is None:
-        raise ConfigurationError(f"{name}={raw!r} is not a size; write bytes or a number with k, m or g, like 512m")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    value = int(match[1]) * _UNITS[match[2].lower()] if match else 0
+    if not value:
+        raise _malformed(name, raw, "a whole number of bytes above 0, or one with k, m or g, such as 512m")
+    return value
 
 
 def integer(env: Env, name: str, default: int, *, minimum: int = 0) -> int:
     """A whole number, at least ``minimum``."""
-    raw = env.get(name, "").strip()
+    raw = text(env, name)
     if not raw:
         return default
-    try:
-        value = int(raw)
-    except ValueError:
-        raise ConfigurationError(f"{name}={raw!r} is not a whole number") from None
-    if value < minimum:
-        raise ConfigurationError(f"{name}={value} is too small; the least is {minimum}")
-    return value
+    if not _INTEGER.fullmatch(raw) or int(raw) < minimum:
+        raise _malformed(name, raw, f"a whole number, at least {minimum}")
+    return int(raw)
 
 
 def number(env: Env, name: str, default: float, *, minimum: float = 0.0) -> float:
     """A decimal number, at least ``minimum``."""
-    raw = env.get(name, "").strip()
+    raw = text(env, name)
     if not raw:
         return default
     try:
         value = float(raw)
     except ValueError:
-        raise ConfigurationError(f"{name}={raw!r} is not a number") from None
+        value = float("nan")
     if not minimum <= value < float("inf"):
-        raise ConfigurationError(f"{name}={raw} is out of range; the least is {minimum}")
+        raise _malformed(name, raw, f"a number, at least {minimum:g}")
     return value
 
 
@@ -63,32 +69,48 @@ def switch(env: Env, name: str, default: bool = False) -> bool:
         return True
     if raw.strip().lower() in _FALSE:
         return False
-    raise ConfigurationError(f"{name}={raw!r} is neither on (1, true, yes, on) nor off (0, false, no, off)")
+    raise _malformed(name, raw, "1, true, yes or on, or 0, false, no or off")
 
 
 def choice(env: Env, name: str, default: str, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
-    raw = env.get(name, "").strip().lower() or default
+    raw = text(env, name, default).lower()
     if raw not in allowed:
-        raise ConfigurationError(f"{name}={raw!r} is not known; choose one of {', '.join(allowed)}")
+        raise _malformed(name, raw, f"one of {', '.join(allowed)}")
     return raw
 
 
-def data_folder(env: Env) -> Path:
+def folder(env: Env, name: str) -> Path | None:
+    """An absolute path, or None when unset."""
+    raw = text(env, name)
+    if not raw:
+        return None
+    if not raw.startswith("/") or "\0" in raw:
+        raise _malformed(name, raw, "an absolute path, such as /var/lib/foliobox")
+    return Path(raw)
+
+
+def data_folder(env: Env, uid: int | None = None) -> Path:
     """Where the service keeps its data: ``SANDBOX_DATA_DIR``, else root's or the user's data folder."""
-    if raw := env.get("SANDBOX_DATA_DIR", "").strip():
-        return Path(raw).absolute()
-    if os.geteuid() == 0:
-        return Path("/var/lib/foliobox")
-    base = env.get("XDG_DATA_HOME", "").strip() or str(Path.home() / ".local" / "share")
-    return Path(base) / "foliobox"
+    if os.geteuid() == 0 if uid is None else uid == 0:
+        return folder(env, "SANDBOX_DATA_DIR") or Path("/var/lib/foliobox")
+    return folder(env, "SANDBOX_DATA_DIR") or _user_folder(env, "XDG_DATA_HOME", ".local/share")
 
 
 def cache_folder(env: Env) -> Path:
     """Where built root file systems and downloads lie: ``FOLIOBOX_CACHE_DIR``, else root's or the user's."""
-    if raw := env.get("FOLIOBOX_CACHE_DIR", "").strip():
-        return Path(raw).absolute()
     if os.geteuid() == 0:
-        return Path("/var/cache/foliobox")
-    base = env.get("XDG_CACHE_HOME", "").strip() or str(Path.home() / ".cache")
-    return Path(base) / "foliobox"
+        return folder(env, "FOLIOBOX_CACHE_DIR") or Path("/var/cache/foliobox")
+    return folder(env, "FOLIOBOX_CACHE_DIR") or _user_folder(env, "XDG_CACHE_HOME", ".cache")
+
+
+def _user_folder(env: Env, variable: str, fallback: str) -> Path:
+    base = env.get(variable, "")
+    if base.startswith("/"):  # the XDG specification: a relative value is to be ignored
+        return Path(base) / "foliobox"
+    home = env.get("HOME", "") or str(Path.home())
+    return Path(home) / fallback / "foliobox"
+
+
+def _malformed(name: str, value: str, accepted: str) -> ConfigurationError:
+    return ConfigurationError(f"{name}={value!r} cannot be used; write {accepted}.", setting=name)

@@ -9,6 +9,7 @@ from pathlib import Path
 PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries")
 CA_SETTINGS = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 def namespace(user_id: int) -> list[str]:
@@ -57,9 +58,9 @@ def parse_pip_config(text: str) -> dict[str, str]:
     return result
 
 
-def ca_bundle(environment: Mapping[str, str], configured: Mapping[str, str]) -> Path | None:
-    """Return the CA bundle that the host's tools are told to use, or None where they need none."""
-    candidates = [*(environment.get(name, "") for name in CA_SETTINGS), configured.get("cert", "")]
+def ca_bundle(environment: Mapping[str, str], configured: Mapping[str, str], system: Path = SYSTEM_CA) -> Path | None:
+    """Return the CA bundle that the host's tools are told to use, else the host's own; None if there is none."""
+    candidates = [*(environment.get(name, "") for name in CA_SETTINGS), configured.get("cert", ""), str(system)]
     return next((Path(value) for value in candidates if value and Path(value).is_file()), None)
 
 

@@ -9,11 +9,12 @@ from starlette.responses import JSONResponse
 
 from runner import __version__
 from runner.backends.base import BackendReport
+from runner.conversations.service import ConversationService
 
 router = APIRouter(tags=["health"])
 
 
-def describe(report: BackendReport, egress_network: str) -> dict[str, Any]:
+def describe(report: BackendReport, egress_network: str, pool: dict[str, int]) -> dict[str, Any]:
     """The body of ``/healthz``; the same shape whether a sandbox can be started or not."""
     reason = "SANDBOX_EGRESS_NETWORK is not set"
     if egress_network:
@@ -31,6 +32,7 @@ def describe(report: BackendReport, egress_network: str) -> dict[str, Any]:
         "image": report.image,
         "image_ready": report.image_ready,
         "version": __version__,
+        "pool": pool,
         "capabilities": ["python_execute"] if report.available else [],
         "detail": report.detail,
     }
@@ -39,8 +41,10 @@ def describe(report: BackendReport, egress_network: str) -> dict[str, Any]:
 @router.get("/healthz")
 async def healthz(request: Request) -> JSONResponse:
     """State of the backend: 200 when sandboxes can be started, else 503 with the same shape."""
-    report: BackendReport = request.app.state.service.report
-    body = describe(report, request.app.state.egress_network)
+    service: ConversationService = request.app.state.service
+    report = service.report
+    pool = {"ready": service.spares, "size": service.pool_size}
+    body = describe(report, request.app.state.egress_network, pool)
     return JSONResponse(body, 200 if report.available else 503)
 
 

@@ -6,6 +6,8 @@ import sys
 
 import typer
 
+from runner.cli.demo.command import demo
+from runner.cli.doctor import doctor
 from runner.cli.serve import serve
 from runner.errors import FolioboxError
 
@@ -17,6 +19,8 @@ app = typer.Typer(
     help="A sandbox runner and a document engine for chat gateways.",
 )
 app.command()(serve)
+app.command()(demo)
+app.command()(doctor)
 
 
 @app.callback()

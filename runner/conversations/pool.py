@@ -87,22 +87,7 @@ class Pool:
         self._spares.clear()
 
     async def _create(self) -> SandboxClient:
-        sandbox = await self._backend.create(SandboxSpec(secrets.token_hex(8), self._limits))
-        client = SandboxClient(sandbox)
-        try:
-            await client.attach(self._ready_timeout_s)
-            await client.wait_ready(self._ready_timeout_s)
-        except (SandboxLost, ProtocolError) as error:
-            words = getattr(sandbox, "last_words", "")
-            await client.destroy()
-            raise BackendUnavailable(
-                "a sandbox was started but did not come up: run `foliobox doctor` on the host",
-                cause=f"{error.cause or error.detail} {words}".strip(),
-            ) from error
-        except BaseException:
-            await client.destroy()
-            raise
-        return client
+        return await start_sandbox(self._backend, self._limits, self._ready_timeout_s)
 
     async def _refill(self) -> None:
         failures = 0
@@ -121,3 +106,23 @@ class Pool:
                     await asyncio.sleep(delay)
                 finally:
                     self._starting -= 1
+
+
+async def start_sandbox(backend: Backend, limits: SandboxLimits, ready_timeout_s: float) -> SandboxClient:
+    """A new sandbox whose interpreter waits for its first cell. Raises BackendUnavailable, leaving nothing."""
+    sandbox = await backend.create(SandboxSpec(secrets.token_hex(8), limits))
+    client = SandboxClient(sandbox)
+    try:
+        await client.attach(ready_timeout_s)
+        await client.wait_ready(ready_timeout_s)
+    except (SandboxLost, ProtocolError) as error:
+        words = getattr(sandbox, "last_words", "")
+        await client.destroy()
+        raise BackendUnavailable(
+            "a sandbox was started but did not come up: run `foliobox doctor` on the host",
+            cause=f"{error.cause or error.detail} {words}".strip(),
+        ) from error
+    except BaseException:
+        await client.destroy()
+        raise
+    return client

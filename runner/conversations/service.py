@@ -81,6 +81,11 @@ class ConversationService:
         """Sandboxes that wait to be used."""
         return self._pool.ready
 
+    @property
+    def pool_size(self) -> int:
+        """How many sandboxes are to wait."""
+        return self._config.pool_size
+
     # -- conversations -----------------------------------------------------------------------------------------
 
     async def find(self, tenant: str, identifier: str) -> Conversation:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,71 +12,12 @@ from typing import Any
 
 import httpx
 
-START_S = 60.0
+from runner.cli.local_service import LocalService
+
 KEPT = ("PATH", "HOME", "LANG", "FOLIOBOX_CACHE_DIR", "SANDBOX_ROOTFS", "SANDBOX_ALLOW_UNISOLATED", "SANDBOX_BACKEND")
 
 
-@dataclass
-class Runner:
-    """A running ``foliobox serve`` with its own data folder, port and key."""
-
-    data: Path
-    env: dict[str, str] = field(default_factory=dict)
-    key: str = field(default_factory=lambda: secrets.token_hex(8))
-    port: int = 0
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        """Base address."""
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """Process id of the service."""
-        assert self.process is not None
-        return self.process.pid
-
-    @property
-    def log(self) -> Path:
-        """Where the service logs to."""
-        return self.data / "serve.log"
-
-    def start(self) -> Runner:
-        """Start, and wait until health answers. The port is chosen anew at every start."""
-        self.data.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
-        env = {name: os.environ[name] for name in KEPT if name in os.environ}
-        env |= {"SANDBOX_DATA_DIR": str(self.data), "SANDBOX_API_KEY": self.key, **self.env}
-        command = [sys.executable, "-m", "runner", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                break
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{self.url}/livez", timeout=5).status_code == 200:
-                    return self
-            time.sleep(0.05)
-        raise RuntimeError(f"the service did not start:\n{self.log.read_text()[-4000:]}")
-
-    def stop(self, number: int = signal.SIGTERM, limit_s: float = 30) -> int:
-        """Send a signal and wait for the end; gives the exit status."""
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        try:
-            return self.process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(10)
-            raise
-
-    def client(self, **options: Any) -> httpx.Client:
-        """An HTTP client with the right key."""
-        headers = {"Authorization": f"Bearer {self.key}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=120, **options)
+Runner = LocalService
 
 
 @dataclass
@@ -129,19 +66,11 @@ def quote(path: str) -> str:
     return encode(path, safe="/")
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 @contextlib.contextmanager
 def running(data: Path, **env: str) -> Iterator[Runner]:
-    """A service for the length of a block."""
-    runner = Runner(data, env).start()
+    """A service for the length of a block, with nothing of the caller's environment but what names its parts."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    runner = Runner(data, {**kept, **env}).start()
     try:
         yield runner
     finally:

@@ -61,4 +61,5 @@ def test_ca_bundle_is_the_first_that_exists(tmp_path: Path) -> None:
     bundle.write_text("x")
     assert commands.ca_bundle({"PIP_CERT": "/nowhere", "SSL_CERT_FILE": str(bundle)}, {}) == bundle
     assert commands.ca_bundle({}, {"cert": str(bundle)}) == bundle
-    assert commands.ca_bundle({}, {}) is None
+    assert commands.ca_bundle({}, {}, system=bundle) == bundle
+    assert commands.ca_bundle({}, {}, system=tmp_path / "none") is None

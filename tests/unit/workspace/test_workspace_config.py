@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.errors import ConfigurationError
-from runner.workspace.config import WorkspaceConfig, parse_size
+from runner.workspace.config import WorkspaceConfig
 
 
 def test_defaults() -> None:
@@ -33,7 +33,7 @@ def test_data_folder_of_a_user(env: dict[str, str], folder: str) -> None:
     [("1", 1), ("512m", 512 << 20), ("2G", 2 << 30), ("64k", 65536), ("1MiB", 1 << 20), ("10mb", 10 << 20)],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert parse_size(text) == size
+    assert WorkspaceConfig.from_env({"SANDBOX_WORKSPACE_SIZE": text}, uid=0).workspace_bytes == size
 
 
 @pytest.mark.parametrize("name", ["SANDBOX_WORKSPACE_SIZE", "SANDBOX_MAX_UPLOAD_BYTES"])

@@ -1,0 +1,146 @@
+"""Rows of conversations that are new: their first cell, ten at once, and what one costs while it idles."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.lab import DEFAULT_POOL, Chat, Lab, cell, check, execute_path, new_id
+from bench.processes import children, pss_kib, tree
+from bench.stats import Sample, timed
+from bench.warm import PRINT
+from bench.wire import Address, AsyncClient
+
+LARGE_POOL = 12
+_AT_ONCE = 10
+_IDLE = 6
+_IMPORT = "import pandas, matplotlib.pyplot"
+_PDF = '''
+from weasyprint import CSS, HTML
+text = "这是一份用来衡量速度的报告。它只有一页，写的是中文。" * 12
+style = CSS(string="@page { size: A4; margin: 2cm } body { font-family: 'Noto Sans CJK SC' }")
+page = f"<h1>季度报告</h1><p>{text}</p><table><tr><th>项目</th><th>金额</th></tr><tr><td>收入</td><td>100</td></tr></table>"
+HTML(string=page).write_pdf("outputs/report.pdf", stylesheets=[style])
+'''
+
+
+def _first(lab: Lab, code: str, count: int) -> tuple[Sample, dict[str, Any]]:
+    """A first cell in conversation after conversation, each begun when every spare is ready again."""
+    service = lab.service()
+    values = []
+    result: dict[str, Any] = {}
+    with service.client() as client:
+        for _ in range(count):
+            service.await_spares()
+            chat = Chat(client)
+            answers: list[bytes] = []
+            values.append(timed(lambda chat=chat, answers=answers: answers.append(chat.send(code))))  # type: ignore[misc]
+            result = check(answers[0])
+            chat.purge()
+    return Sample(tuple(values)), result
+
+
+def new(lab: Lab) -> Sample:
+    """A conversation that did not exist, until its first cell is done."""
+    return _first(lab, PRINT, lab.count(15, 4))[0]
+
+
+def first_import(lab: Lab) -> Sample:
+    """The import that most sessions begin with, in a new conversation."""
+    return _first(lab, _IMPORT, lab.count(10, 3))[0]
+
+
+def first_pdf(lab: Lab) -> Sample:
+    """A finished page as the first thing that a conversation does."""
+    sample, result = _first(lab, _PDF, lab.count(10, 3))
+    assert [file["path"] for file in result["files"]] == ["outputs/report.pdf"], result
+    return sample
+
+
+def new_10(lab: Lab) -> Sample:
+    """Ten new conversations at once, with a spare for each."""
+    return _burst(lab, LARGE_POOL, lab.count(4, 1))
+
+
+def new_10_default(lab: Lab) -> Sample:
+    """The same with the default pool: all but two wait for a sandbox to be started."""
+    return _burst(lab, DEFAULT_POOL, lab.count(2, 1))
+
+
+def _burst(lab: Lab, pool: int, rounds: int) -> Sample:
+    values: list[float] = []
+    for _ in range(rounds):
+        service = lab.service(pool)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+            values += loop.run(_at_once(service.address))
+    return Sample(tuple(values), f"{rounds} times {_AT_ONCE}")
+
+
+async def _at_once(address: Address) -> list[float]:
+    clients = [await AsyncClient.connect(address) for _ in range(_AT_ONCE)]
+    ids = [new_id() for _ in clients]
+
+    async def begin(client: AsyncClient, identifier: str) -> float:
+        began = time.perf_counter()
+        answer = await client.call("POST", execute_path(identifier), cell(PRINT))
+        took = (time.perf_counter() - began) * 1000
+        answer.json()
+        check(answer.body)
+        return took
+
+    values = await asyncio.gather(*(begin(client, identifier) for client, identifier in zip(clients, ids, strict=True)))
+    for client, identifier in zip(clients, ids, strict=True):
+        (await client.call("DELETE", f"/v1/conversations/{identifier}")).json()
+        await client.close()
+    return values
+
+
+def memory(lab: Lab) -> Sample:
+    """What the machine has less for each idle conversation that has run a cell."""
+    service = lab.service()
+    before = _available_mib()
+    with service.client() as client:
+        chats = [Chat(client) for _ in range(_IDLE)]
+        try:
+            for chat in chats:
+                service.await_spares()
+                chat.ok(PRINT)
+            service.await_spares()
+            after = _available_mib()
+        finally:
+            for chat in chats:
+                chat.purge()
+    return Sample(((before - after) / _IDLE,), f"mean of {_IDLE}; whatever else the machine does shows in it")
+
+
+def memory_pss(lab: Lab) -> Sample:
+    """Proportional set size of everything below each sandbox's first process. Raises PermissionError."""
+    service = lab.service()
+    with service.client() as client:
+        chats: list[Chat] = []
+        spares = set(children(service.pid))
+        used: list[int] = []
+        try:
+            for _ in range(_IDLE):
+                chats.append(Chat(client))
+                chats[-1].ok(PRINT)
+                service.await_spares()
+            newest = set(children(service.pid))
+            used = sorted(newest)[:_IDLE] if not spares else sorted(newest)
+            sizes = tuple(sum(pss_kib(pid) for pid in tree(root)) / 1024 for root in used)
+        finally:
+            for chat in chats:
+                chat.purge()
+    return Sample(sizes, f"{_IDLE} conversations and the pool's spares")
+
+
+def _available_mib() -> float:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, value = line.split(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) / 1024
+    raise LookupError("the kernel does not say MemAvailable")

@@ -1,0 +1,36 @@
+"""Which function measures which row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench import floors, fresh, warm
+from bench.lab import Lab
+from bench.stats import Sample
+
+MEASURES: dict[str, Callable[[Lab], Sample]] = {
+    measure.__name__: measure
+    for measure in (
+        floors.python_start,
+        floors.socket_echo,
+        floors.bwrap_true,
+        floors.livez,
+        floors.jupyter_cold,
+        floors.jupyter_warm,
+        warm.warm,
+        warm.warm_100,
+        warm.warm_10000,
+        warm.commit,
+        warm.print_10mb,
+        warm.put_10mib,
+        warm.get_10mib,
+        warm.throughput,
+        fresh.new,
+        fresh.first_import,
+        fresh.first_pdf,
+        fresh.memory,
+        fresh.memory_pss,
+        fresh.new_10_default,
+        fresh.new_10,
+    )
+}

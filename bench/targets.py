@@ -1,0 +1,77 @@
+"""The one table of rows: what each is called, in which unit, its target, and what it is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.stats import Sample
+
+Statistic = Literal["p50", "p95"]
+Verdict = Literal["ok", "over", "-"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``limit`` bounds the ``statistic`` from above, or from below where ``at_least``.
+
+    ``against`` is the key of the row whose median this one's is divided by; with ``faster`` it must be below 1.
+    """
+
+    key: str
+    title: str
+    limit: float | None = None
+    statistic: Statistic = "p50"
+    unit: str = "ms"
+    at_least: bool = False
+    against: str | None = None
+    faster: bool = False
+
+    @property
+    def target(self) -> str:
+        """The target in words."""
+        if self.limit is None:
+            return ""
+        sign = "≥" if self.at_least else "≤"
+        return f"{self.statistic} {sign} {self.limit:g}" + (f", < {self.against}" if self.faster else "")
+
+    def ratio(self, sample: Sample, other: Sample | None) -> float | None:
+        """How many times the other row's median this one's is."""
+        return sample.p50 / other.p50 if other is not None and other.p50 else None
+
+    def verdict(self, sample: Sample, other: Sample | None) -> Verdict:
+        """``over`` when the target is missed; ``-`` for rows without one."""
+        if self.limit is None:
+            return "-"
+        value = sample.p50 if self.statistic == "p50" else sample.p95
+        good = value >= self.limit if self.at_least else value <= self.limit
+        ratio = self.ratio(sample, other)
+        if self.faster and ratio is not None:
+            good = good and ratio < 1
+        return "ok" if good else "over"
+
+
+ROWS = (
+    Row("python_start", "floor: python -c pass"),
+    Row("socket_echo", "floor: Unix-socket echo"),
+    Row("bwrap_true", "floor: bwrap true"),
+    Row("livez", "floor: GET /livez, the client's own cost included", against="socket_echo"),
+    Row("jupyter_cold", "peer: jupyter_client + ipykernel, start to first print(1)", against="python_start"),
+    Row("jupyter_warm", "peer: jupyter_client + ipykernel, warm print(1)", against="socket_echo"),
+    Row("warm", "warm print(1), empty workspace", 3, against="jupyter_warm", faster=True),
+    Row("warm_100", "warm print(1), 100 files", 3, against="jupyter_warm", faster=True),
+    Row("warm_10000", "warm print(1), 10,000 files: the scan", against="warm"),
+    Row("commit", "run that changes one small file, durable", against="warm"),
+    Row("print_10mb", "cell that prints 10 MB", against="warm"),
+    Row("put_10mib", "put a file of 10 MiB, durable", against="livez"),
+    Row("get_10mib", "get a file of 10 MiB", against="livez"),
+    Row("throughput", "warm print(1), 8 conversations at once", 400, unit="calls/s", at_least=True),
+    Row("new", "new conversation with first print(1), one a refill", 50, against="jupyter_cold"),
+    Row("first_import", "first import pandas, matplotlib.pyplot", 20, against="warm"),
+    Row("first_pdf", "first cell: Chinese page with WeasyPrint, stored", 150, against="warm"),
+    Row("memory", "idle conversation, by MemAvailable", 130, unit="MiB"),
+    Row("memory_pss", "idle conversation, by PSS of its processes", 130, unit="MiB"),
+    Row("new_10_default", "10 new conversations at once, default pool of 2", against="jupyter_cold"),
+    Row("new_10", "10 new conversations at once, SANDBOX_POOL_SIZE=12", 50, "p95", against="jupyter_cold"),
+)
+BY_KEY = {row.key: row for row in ROWS}

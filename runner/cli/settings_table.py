@@ -1,0 +1,50 @@
+"""Every setting with its default and meaning, for ``foliobox doctor`` and ``docs/settings.md``.
+
+A test holds this table equal to the names that the code reads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Setting(NamedTuple):
+    """An environment variable."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+SETTINGS = (
+    Setting("SANDBOX_BIND", "127.0.0.1:8000", "address and port of the service"),
+    Setting("SANDBOX_API_KEY", "none", "the key callers send as `Authorization: Bearer`; required"),
+    Setting("SANDBOX_ALLOW_NO_AUTH", "off", "serve without a key, on loopback only"),
+    Setting("SANDBOX_DATA_DIR", "/var/lib/foliobox or the user's data folder", "conversations and their files"),
+    Setting("SANDBOX_LOG_LEVEL", "info", "debug, info, warning or error"),
+    Setting("SANDBOX_BACKEND", "auto", "auto, bubblewrap or unisolated"),
+    Setting("SANDBOX_ALLOW_UNISOLATED", "off", "run without walls where the host refuses namespaces; loopback only"),
+    Setting("SANDBOX_ROOTFS", "the one built last", "root file system of sandboxes"),
+    Setting("SANDBOX_BWRAP", "bwrap on the path", "the bubblewrap program"),
+    Setting("SANDBOX_EGRESS_NETWORK", "none", "network for sandboxes; no backend attaches one yet"),
+    Setting("SANDBOX_POOL_SIZE", "2", "warm spares; 0 for none"),
+    Setting("SANDBOX_MAX_SESSIONS", "(RAM − 2 GiB) / 1 GiB, at least 2", "live sandboxes, spares included"),
+    Setting("SANDBOX_IDLE_TTL_SECONDS", "1800", "after this a sandbox is ended; its conversation stays"),
+    Setting("SANDBOX_QUEUE_TIMEOUT_SECONDS", "150", "how long a call waits for its conversation"),
+    Setting("SANDBOX_DEFAULT_EXEC_TIMEOUT_MS", "120000", "limit of a run that names none"),
+    Setting("SANDBOX_EXEC_TIMEOUT_CAP_MS", "600000", "ceiling of every run's limit"),
+    Setting("SANDBOX_MEMORY", "2g", "memory of a sandbox"),
+    Setting("SANDBOX_CPUS", "1", "cores of a sandbox"),
+    Setting("SANDBOX_PIDS_LIMIT", "256", "processes and threads of a sandbox"),
+    Setting("SANDBOX_NOFILE_ULIMIT", "1024", "open files of a process"),
+    Setting("SANDBOX_WORKSPACE_SIZE", "512m", "bytes of a workspace"),
+    Setting("SANDBOX_WORKSPACE_FILES", "20000", "files, links and empty folders of a workspace"),
+    Setting("SANDBOX_TMPFS_SIZE", "256m", "bytes of /tmp"),
+    Setting("SANDBOX_MAX_UPLOAD_BYTES", "256m", "one uploaded file"),
+    Setting("SANDBOX_MAX_BODY_BYTES", "56m", "every other request body"),
+    Setting("SANDBOX_MAX_CODE_BYTES", "1m", "code of a run"),
+    Setting("SANDBOX_MAX_OUTPUT_BYTES", "64k", "head and tail of each output stream in a result"),
+    Setting("FOLIOBOX_CACHE_DIR", "/var/cache/foliobox or the user's cache folder", "root file systems, downloads"),
+    Setting("FOLIOBOX_DEBIAN_MIRROR", "the build tool's own", "Debian mirror for building the root file system"),
+)
+SECRET = frozenset(("SANDBOX_API_KEY",))
