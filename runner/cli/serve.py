@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from dataclasses import replace
 from typing import Annotated
 
@@ -39,6 +40,9 @@ def serve(
             timeout_graceful_shutdown=20,
         )
     )
+    # uvicorn raises what stopped it once more when it is done; a stop that was asked for is no failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     # Sandboxes die with the thread that spawned them, so the loop runs in the main thread.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
         loop.run(server.serve())

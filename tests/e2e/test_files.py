@@ -1,0 +1,154 @@
+"""Files over HTTP: any name, ranges, conditions, limits, and what cells see of them."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+
+import pytest
+
+from tests.support.runner import Chat
+
+NAMES = (
+    "plain.txt",
+    "with space.txt",
+    "中文 报告.txt",
+    "تقرير.txt",
+    unicodedata.normalize("NFC", "café.txt"),
+    unicodedata.normalize("NFD", "café.txt"),
+    'quo"te\'s.txt',
+    "new\nline.txt",
+    "-rf",
+    "back\\slash",
+    "percent%41.txt",
+    "hash#question?.txt",
+    "x" * 255,
+    "\u202egpj.exe",
+    "👩‍👩‍👧.txt",
+    " leading and trailing ",
+)
+
+
+def test_any_name_round_trips_and_is_what_the_cell_sees(chat: Chat) -> None:
+    for number, name in enumerate(NAMES):
+        stored = chat.put(f"uploads/{name}", f"content {number}".encode())
+        assert stored.status_code == 201, (name, stored.text)
+        assert stored.json()["path"] == f"uploads/{name}"
+    seen = chat.ok("import os, json; print(json.dumps({n: open('uploads/' + n).read() for n in os.listdir('uploads')}))")
+    import json
+
+    assert json.loads(seen["stdout"]) == {name: f"content {i}" for i, name in enumerate(NAMES)}
+    for number, name in enumerate(NAMES):
+        got = chat.get(f"uploads/{name}")
+        assert got.content == f"content {number}".encode()
+        assert got.headers["content-disposition"].startswith("attachment;")
+        assert "\n" not in got.headers["content-disposition"]
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "uploads/../../x", "/etc/passwd", "uploads/", "a/" * 70 + "b", "y" * 256, "a%00b", "bad%FFutf8", "%2E"]
+)
+def test_impossible_paths_say_what_to_change(chat: Chat, path: str) -> None:
+    url = f"/v1/conversations/{chat.id}/files/{path.replace('..', '%2E%2E')}"
+    answer = chat.http.put(url, content=b"x")
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["code"] == "invalid_path"
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_ranges_and_conditions(chat: Chat) -> None:
+    content = bytes(range(256)) * 10
+    etag = chat.put("data.bin", content).headers["etag"]
+    assert etag == f'"{hashlib.sha256(content).hexdigest()}"'
+    part = chat.get("data.bin", Range="bytes=10-19")
+    assert (part.status_code, part.content) == (206, content[10:20])
+    assert part.headers["content-range"] == "bytes 10-19/2560"
+    assert chat.get("data.bin", Range="bytes=-5").content == content[-5:]
+    assert chat.get("data.bin", Range="bytes=2550-").content == content[2550:]
+    assert chat.get("data.bin", Range="bytes=9999-").status_code == 416
+    assert chat.get("data.bin", **{"If-None-Match": etag}).status_code == 304
+    assert chat.put("data.bin", b"y", **{"If-None-Match": "*"}).status_code == 412
+    assert chat.put("data.bin", b"y", **{"If-Match": f'"{"0" * 64}"'}).status_code == 412
+    assert chat.put("data.bin", b"y", **{"If-Match": etag}).status_code == 200
+    head = chat.http.head(f"/v1/conversations/{chat.id}/files/data.bin")
+    assert (head.status_code, head.headers["content-length"], head.content) == (200, "1", b"")
+
+
+def test_zero_bytes_and_large_files(chat: Chat) -> None:
+    large = b"0123456789abcdef" * (100 << 16)
+    assert chat.put("empty", b"").status_code == 201
+    assert chat.put("large.bin", large).status_code == 201
+    seen = chat.ok(
+        "import hashlib, os; print(os.path.getsize('empty'), hashlib.sha256(open('large.bin','rb').read()).hexdigest())"
+    )
+    assert seen["stdout"].split() == ["0", hashlib.sha256(large).hexdigest()]
+    made = chat.ok("open('copy.bin', 'wb').write(open('large.bin', 'rb').read()); None")
+    assert made["files"][0]["size"] == len(large)
+    assert hashlib.sha256(chat.get("copy.bin").content).hexdigest() == hashlib.sha256(large).hexdigest()
+
+
+def test_too_large_is_refused_and_leaves_nothing(chat: Chat) -> None:
+    def endless() -> object:
+        while True:
+            yield b"\0" * (1 << 20)
+
+    url = f"/v1/conversations/{chat.id}/files/huge.bin"
+    answer = chat.http.put(url, content=endless())  # type: ignore[arg-type]
+    assert answer.status_code == 413
+    assert answer.json()["code"] == "too_large"
+    assert chat.http.put(f"/v1/conversations/{chat.id}/files/ok", content=b"x").status_code == 201
+    assert chat.files() == ["ok"]
+
+
+def test_listing_pages_by_prefix(chat: Chat) -> None:
+    for number in range(5):
+        chat.put(f"outputs/{number}.txt", b"x")
+    chat.put("other.txt", b"x")
+    url = f"/v1/conversations/{chat.id}/files"
+    first = chat.http.get(url, params={"prefix": "outputs/", "limit": 3}).json()
+    rest = chat.http.get(url, params={"prefix": "/workspace/outputs", "limit": 3, "after": first["next"]}).json()
+    assert [entry["path"] for entry in first["files"] + rest["files"]] == [f"outputs/{n}.txt" for n in range(5)]
+    assert rest["next"] is None
+
+
+def test_deletion_reaches_the_sandbox_and_back(chat: Chat) -> None:
+    chat.put("a.txt", b"a")
+    chat.put("b.txt", b"b")
+    chat.ok("import os; os.remove('a.txt')")
+    assert chat.files() == ["b.txt"]
+    assert chat.http.delete(f"/v1/conversations/{chat.id}/files/b.txt").status_code == 204
+    assert chat.ok("print(os.path.exists('b.txt'))")["stdout"] == "False\n"
+    assert chat.get("a.txt").status_code == 404
+
+
+def test_both_names_of_the_workspace(chat: Chat) -> None:
+    result = chat.ok("open('/work/outputs/x.txt', 'w').write('1'); print(open('/workspace/outputs/x.txt').read())")
+    assert result["stdout"] == "1\n"
+    assert [(f["path"], f["change"], f["kind"]) for f in result["files"]] == [
+        ("outputs/x.txt", "created", "deliverable")
+    ]
+
+
+def test_a_touch_is_no_change_and_a_rewrite_is(chat: Chat) -> None:
+    chat.ok("open('x.txt', 'w').write('1')")
+    touched = chat.ok("import os; os.utime('x.txt')")
+    rewritten = chat.ok("s = os.stat('x.txt'); open('x.txt', 'w').write('2'); os.utime('x.txt', ns=(s.st_atime_ns, s.st_mtime_ns))")
+    assert touched["files"] == []
+    assert touched["version"] == 1
+    assert [f["change"] for f in rewritten["files"]] == ["modified"]
+
+
+def test_upload_during_a_run_keeps_its_name(chat: Chat) -> None:
+    import threading
+
+    chat.ok("import time, pathlib")
+    results = []
+    code = "pathlib.Path('go').touch()\ntime.sleep(1.5)\nopen('same.txt', 'w').write('run')"
+    thread = threading.Thread(target=lambda: results.append(chat.ok(code)))
+    thread.start()
+    assert chat.put("same.txt", b"upload").status_code in (200, 201)
+    thread.join()
+    assert chat.get("same.txt").content == b"upload"
+    (renamed,) = [f for f in results[0]["files"] if f.get("renamed_from") == "same.txt"]
+    assert chat.get(renamed["path"]).content == b"run"
+    assert chat.ok("print(open('same.txt').read())")["stdout"] == "upload\n"
