@@ -45,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failures else 0
 
 
-def measure(
-    rows: Sequence[Row], lab: Lab, measures: Mapping[str, Measure]
-) -> tuple[dict[str, Sample], dict[str, str]]:
+def measure(rows: Sequence[Row], lab: Lab, measures: Mapping[str, Measure]) -> tuple[dict[str, Sample], dict[str, str]]:
     """Every row's sample, or why there is none; a line is printed as each is done."""
     samples: dict[str, Sample] = {}
     failures: dict[str, str] = {}

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Self
 
@@ -19,6 +18,7 @@ from bench.lab import Lab
 from bench.stats import Sample, repeat
 
 _LIMIT_S = 60.0
+_ECHO = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1]))\nwhile d := s.recv(64): s.sendall(d)"
 
 
 def python_start(lab: Lab) -> Sample:
@@ -36,23 +36,19 @@ def bwrap_true(lab: Lab) -> Sample:
 
 
 def socket_echo(lab: Lab) -> Sample:
-    """A message to a thread and back over a Unix socket."""
+    """A byte to another process and back over a Unix socket."""
     here, there = socket.socketpair()
+    command = [sys.executable, "-c", _ECHO, str(there.fileno())]
+    with here, subprocess.Popen(command, pass_fds=[there.fileno()]) as process:
+        there.close()
 
-    def echo() -> None:
-        while data := there.recv(64):
-            there.sendall(data)
+        def once() -> None:
+            here.sendall(b"x")
+            here.recv(64)
 
-    def once() -> None:
-        here.sendall(b"x")
-        here.recv(64)
-
-    thread = threading.Thread(target=echo, daemon=True)
-    thread.start()
-    with here, there:
         sample = repeat(once, lab.count(1000, 200), 20)
-        here.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        here.close()
+        process.wait(_LIMIT_S)
     return sample
 
 

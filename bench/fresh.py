@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +13,22 @@ import uvloop
 
 from bench.lab import DEFAULT_POOL, Chat, Lab, cell, check, execute_path, new_id
 from bench.processes import children, pss_kib, tree
+from bench.service import Service
 from bench.stats import Sample, timed
 from bench.warm import PRINT
 from bench.wire import Address, AsyncClient
 
 LARGE_POOL = 12
 _AT_ONCE = 10
-_IDLE = 6
+_CONVERSATIONS = 6
 _IMPORT = "import pandas, matplotlib.pyplot"
-_PDF = '''
+_PDF = """
 from weasyprint import CSS, HTML
 text = "这是一份用来衡量速度的报告。它只有一页，写的是中文。" * 12
 style = CSS(string="@page { size: A4; margin: 2cm } body { font-family: 'Noto Sans CJK SC' }")
-page = f"<h1>季度报告</h1><p>{text}</p><table><tr><th>项目</th><th>金额</th></tr><tr><td>收入</td><td>100</td></tr></table>"
-HTML(string=page).write_pdf("outputs/report.pdf", stylesheets=[style])
-'''
+rows = "<tr><th>项目</th><th>金额</th></tr><tr><td>收入</td><td>100</td></tr>"
+HTML(string=f"<h1>季度报告</h1><p>{text}</p><table>{rows}</table>").write_pdf("outputs/report.pdf", stylesheets=[style])
+"""
 
 
 def _first(lab: Lab, code: str, count: int) -> tuple[Sample, dict[str, Any]]:
@@ -46,29 +49,29 @@ def _first(lab: Lab, code: str, count: int) -> tuple[Sample, dict[str, Any]]:
 
 def new(lab: Lab) -> Sample:
     """A conversation that did not exist, until its first cell is done."""
-    return _first(lab, PRINT, lab.count(15, 4))[0]
+    return _first(lab, PRINT, lab.count(12, 4))[0]
 
 
 def first_import(lab: Lab) -> Sample:
     """The import that most sessions begin with, in a new conversation."""
-    return _first(lab, _IMPORT, lab.count(10, 3))[0]
+    return _first(lab, _IMPORT, lab.count(8, 3))[0]
 
 
 def first_pdf(lab: Lab) -> Sample:
     """A finished page as the first thing that a conversation does."""
-    sample, result = _first(lab, _PDF, lab.count(10, 3))
+    sample, result = _first(lab, _PDF, lab.count(8, 3))
     assert [file["path"] for file in result["files"]] == ["outputs/report.pdf"], result
     return sample
 
 
 def new_10(lab: Lab) -> Sample:
     """Ten new conversations at once, with a spare for each."""
-    return _burst(lab, LARGE_POOL, lab.count(4, 1))
+    return _burst(lab, LARGE_POOL, lab.count(3, 1))
 
 
 def new_10_default(lab: Lab) -> Sample:
     """The same with the default pool: all but two wait for a sandbox to be started."""
-    return _burst(lab, DEFAULT_POOL, lab.count(2, 1))
+    return _burst(lab, DEFAULT_POOL, 1)
 
 
 def _burst(lab: Lab, pool: int, rounds: int) -> Sample:
@@ -100,42 +103,42 @@ async def _at_once(address: Address) -> list[float]:
 
 
 def memory(lab: Lab) -> Sample:
-    """What the machine has less for each idle conversation that has run a cell."""
-    service = lab.service()
-    before = _available_mib()
-    with service.client() as client:
-        chats = [Chat(client) for _ in range(_IDLE)]
-        try:
-            for chat in chats:
-                service.await_spares()
-                chat.ok(PRINT)
-            service.await_spares()
-            after = _available_mib()
-        finally:
-            for chat in chats:
-                chat.purge()
-    return Sample(((before - after) / _IDLE,), f"mean of {_IDLE}; whatever else the machine does shows in it")
+    """What the machine has less for each idle conversation that has run a cell, a spare having taken its place."""
+    return Sample(_idle(lab).available, "one value a conversation; whatever else the machine does shows in it")
 
 
 def memory_pss(lab: Lab) -> Sample:
     """Proportional set size of everything below each sandbox's first process. Raises PermissionError."""
-    service = lab.service()
+    return Sample(_idle(lab).pss, "one value a conversation; pages shared by n processes count 1/n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """Both views of the same idle conversations, in MiB each."""
+
+    available: tuple[float, ...]
+    pss: tuple[float, ...]
+
+
+def _idle(lab: Lab) -> _Idle:
+    return lab.once("idle", lambda: _measure_idle(lab.service()))
+
+
+def _measure_idle(service: Service) -> _Idle:
+    available = [_available_mib()]
     with service.client() as client:
-        chats: list[Chat] = []
-        spares = set(children(service.pid))
-        used: list[int] = []
+        chats = [Chat(client) for _ in range(_CONVERSATIONS)]
         try:
-            for _ in range(_IDLE):
-                chats.append(Chat(client))
-                chats[-1].ok(PRINT)
+            for chat in chats:
+                chat.ok(PRINT)
                 service.await_spares()
-            newest = set(children(service.pid))
-            used = sorted(newest)[:_IDLE] if not spares else sorted(newest)
-            sizes = tuple(sum(pss_kib(pid) for pid in tree(root)) / 1024 for root in used)
+                available.append(_available_mib())
+            used = children(service.pid)[:_CONVERSATIONS]  # spares are handed out in the order in which they started
+            pss = tuple(sum(pss_kib(pid) for pid in tree(root)) / 1024 for root in used)
         finally:
             for chat in chats:
                 chat.purge()
-    return Sample(sizes, f"{_IDLE} conversations and the pool's spares")
+    return _Idle(tuple(before - after for before, after in pairwise(available)), pss)
 
 
 def _available_mib() -> float:

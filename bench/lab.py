@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.service import Service
 from bench.wire import Client, WireError
+
+T = TypeVar("T")
 
 DEFAULT_POOL = 2
 
@@ -21,6 +24,7 @@ class Lab:
         self.backend: dict[str, Any] = {}
         self._service: Service | None = None
         self._starts = 0
+        self._kept: dict[str, Any] = {}
 
     def count(self, usual: int, quick: int) -> int:
         """How often to repeat."""
@@ -36,6 +40,13 @@ class Lab:
             self.backend = {name: health[name] for name in ("backend", "isolation", "image", "walls", "version")}
         self._service.await_spares()
         return self._service
+
+    def once(self, name: str, work: Callable[[], T]) -> T:
+        """What ``work`` gives, done at the first call only: rows that are two views of one measurement share it."""
+        if name not in self._kept:
+            self._kept[name] = work()
+        kept: T = self._kept[name]
+        return kept
 
     def close(self) -> None:
         """End the service."""

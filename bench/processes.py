@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
 
 
-def parents() -> dict[int, int]:
-    """Every process with its parent."""
-    found = {}
-    for place in _PROC.iterdir():
-        if place.name.isdigit():
-            with suppress(OSError):
-                found[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-    return found
-
-
 def children(pid: int) -> list[int]:
-    """Direct children."""
-    return [child for child, parent in parents().items() if parent == pid]
+    """Direct children, the oldest first."""
+    return [child for _, child, parent in sorted(_processes()) if parent == pid]
 
 
 def tree(pid: int) -> list[int]:
     """A process and everything below it."""
     below = defaultdict(list)
-    for child, parent in parents().items():
+    for _, child, parent in _processes():
         below[parent].append(child)
     found, todo = [], [pid]
     while todo:
@@ -42,3 +33,12 @@ def pss_kib(pid: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1])
     return 0
+
+
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """Start time, pid and parent of every process."""
+    for place in _PROC.iterdir():
+        if place.name.isdigit():
+            with suppress(OSError):
+                fields = (place / "stat").read_text().rpartition(")")[2].split()
+                yield int(fields[19]), int(place.name), int(fields[1])

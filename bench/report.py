@@ -18,14 +18,15 @@ def table(rows: Sequence[Row], samples: Mapping[str, Sample], failures: Mapping[
     """One line a row, columns as wide as they need be, notes and failures below."""
     lines = [_HEAD, *(_line(row, samples, failures) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(_HEAD))]
-    text = [
-        "  ".join(word.rjust(w) if i in _RIGHT else word.ljust(w) for i, (word, w) in enumerate(zip(line, widths, strict=True)))
-        for line in lines
-    ]
+    text = ["  ".join(_pad(i, line[i], widths[i]) for i in range(len(_HEAD))) for line in lines]
     text.insert(1, "  ".join("-" * width for width in widths))
     text += [f"{row.key}: {samples[row.key].note}" for row in rows if row.key in samples and samples[row.key].note]
     text += [f"{key}: not measured: {reason}" for key, reason in failures.items()]
     return "\n".join(line.rstrip() for line in text)
+
+
+def _pad(column: int, word: str, width: int) -> str:
+    return word.rjust(width) if column in _RIGHT else word.ljust(width)
 
 
 def _line(row: Row, samples: Mapping[str, Sample], failures: Mapping[str, str]) -> tuple[str, ...]:

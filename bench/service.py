@@ -98,7 +98,7 @@ class Service:
         raise ServiceFailed(f"the service did not start: {self._last_words()}")
 
     def _last_words(self) -> str:
-        return self._log.read_text(errors="replace")[-1500:].strip()
+        return "; ".join(self._log.read_text(errors="replace").splitlines()[-2:])[-400:]
 
 
 def _free_port() -> int:

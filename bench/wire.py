@@ -1,8 +1,8 @@
 """HTTP/1.1 over one kept connection with next to no cost of its own: a blocking client and an asyncio one.
 
-``http.client`` and ``httpx`` cost 0.1 and 0.4 ms a call on the machine that runs the service too, which
-is much of what is measured here. These write one buffer and understand only what the service answers:
-a status, a Content-Length, a body. What is left of the client's cost shows in the row ``livez``.
+``http.client`` costs 0.06 ms a call more than these do and ``httpx`` 0.27 ms, on the machine whose two cores
+the service needs. So these write one buffer and understand only what the service answers: a status, a
+Content-Length, a body. What is left of the client's cost shows in the row ``livez``.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ class Client:
         while missing > 0:
             parts.append(self._receive())
             missing -= len(parts[-1])
+        if missing:
+            raise WireError(f"status {status} with more than the {length} bytes announced")
         return Answer(status, b"".join(parts))
 
     def _receive(self) -> bytes:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import signal
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable
 
 from .loader import LOADER
-from .protocol import MAX_MESSAGE, Json, ProtocolViolation, unpack_message
+from .protocol import MAX_MESSAGE, Json, ProtocolViolation, pack_message, unpack_message
 
 RUN_NUMBER = struct.Struct("!Q")
+INLINE_REQUEST = 64 << 10
 
 
 def memfd(name: str, content: bytes) -> int:
@@ -47,33 +50,52 @@ class Interpreter:
         self.ready = False
         self.used = False
         self.dead = False
+        self.broken = False
+        self.closed = False
         self.buffer = bytearray()
         self.sock, self._peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.setblocking(False)
         self.stdout, self._stdout_end = output_pipe()
         self.stderr, self._stderr_end = output_pipe()
         self.target = memfd("interrupt-target", RUN_NUMBER.pack(0))
+        self._taken = os.eventfd(0, os.EFD_CLOEXEC)
 
     def ends(self) -> list[int]:
         """Descriptors for the forked process, in the order the template expects."""
-        return [self._stdout_end, self._stderr_end, self._peer.fileno(), self.target]
+        return [self._stdout_end, self._stderr_end, self._peer.fileno(), self.target, self._taken]
 
     def close_ends(self) -> None:
         """After the fork: only the interpreter may hold its ends."""
-        self._peer.close()
-        os.close(self._stdout_end)
-        os.close(self._stderr_end)
+        if self._stdout_end >= 0:
+            self._peer.close()
+            os.close(self._stdout_end)
+            os.close(self._stderr_end)
+            self._stdout_end = self._stderr_end = -1
 
-    def begin(self, number: int, request: Json, stdin: bytes) -> None:
-        """Wake the interpreter and hand it a cell; the request itself travels in a memory file."""
+    def begin(self, number: int, code: bytes, env: dict[str, str], stdin: bytes) -> None:
+        """Wake the interpreter and hand it a cell.
+
+        One descriptor (its input) is all it needs room for, unless the code is too long for the socket.
+        """
         self.aim(0)
-        fds = [memfd("request", json.dumps(request).encode()), memfd("stdin", stdin)]
+        request = pack_message({"n": number, "env": env}, (code,))
+        fds = [memfd("stdin", stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)]
         try:
+            if len(request) > INLINE_REQUEST:
+                fds.append(memfd("request", request))
+                request = b""
             os.kill(self.pid, signal.SIGCONT)
-            send_with_fds(self.sock, {"n": number}, fds)
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+            data = len(request).to_bytes(4, "big") + request
+            if self.sock.sendmsg([data], [rights]) != len(data):
+                raise OSError("it did not take the whole request")
         finally:
             for fd in fds:
                 os.close(fd)
+
+    def took_display(self) -> None:
+        """Let the interpreter go on: what it printed before and after what it showed stays in order."""
+        os.eventfd_write(self._taken, 1)
 
     def aim(self, number: int) -> None:
         """Say which run the next SIGINT is meant for (0: none)."""
@@ -82,7 +104,7 @@ class Interpreter:
     def messages(self) -> list[tuple[Json, list[bytes]]]:
         """Messages that have arrived; EOFError when the interpreter closed its end."""
         try:
-            data = self.sock.recv(1 << 18)
+            data = self.sock.recv(1 << 16)
         except BlockingIOError:
             return []
         except OSError:
@@ -101,11 +123,20 @@ class Interpreter:
             del self.buffer[: 4 + size]
         return out
 
+    def kill(self) -> None:
+        """SIGKILL, unless it was born not yet, or has been waited for: then its pid may be another's."""
+        if self.pid and not self.dead:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
+
     def close(self) -> None:
-        """Close the agent's ends; the process itself is killed by whoever decided so."""
-        self.sock.close()
-        for fd in (self.stdout, self.stderr, self.target):
-            os.close(fd)
+        """Close the agent's ends; nothing may watch them any more."""
+        if not self.closed:
+            self.closed = True
+            self.close_ends()
+            self.sock.close()
+            for fd in (self.stdout, self.stderr, self.target, self._taken):
+                os.close(fd)
 
 
 class Template:
@@ -113,8 +144,9 @@ class Template:
 
     def __init__(self, python: str, bundle: bytes, config: Json) -> None:
         self.ready = False
-        self.waiting: list[Interpreter] = []
-        self.sent = 0
+        self.dead = False
+        self.unborn: deque[Interpreter] = deque()
+        self._asked = 0
         self.sock, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.setblocking(False)
         source = memfd("bundle", len(bundle).to_bytes(4, "big") + bundle)
@@ -126,11 +158,11 @@ class Template:
             self.pid = os.posix_spawn(
                 python,
                 arguments,
-                os.environ,
+                # Fewer arenas and an early return of freed pages: what the imports left over is not kept.
+                {"MALLOC_ARENA_MAX": "1", **os.environ},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, source, 0),
-                    (os.POSIX_SPAWN_DUP2, null, 1),
-                    (os.POSIX_SPAWN_DUP2, null, 2),
+                    (os.POSIX_SPAWN_DUP2, null, 1),  # its complaints go where the agent's go: to the host's log
                 ],
                 setsid=True,
             )
@@ -139,15 +171,33 @@ class Template:
             os.close(source)
             os.close(null)
 
-    def send_forks(self) -> None:
-        """Ask for the interpreters that wait; each one's pid comes with an answer, in order."""
-        if not self.ready:
-            return
-        os.kill(self.pid, signal.SIGCONT)
-        for interpreter in self.waiting[self.sent :]:
-            send_with_fds(self.sock, {"op": "fork"}, interpreter.ends())
-            interpreter.close_ends()
-            self.sent += 1
+    def ask(self) -> None:
+        """Ask for every interpreter that is wanted and was not asked for; their pids come back in order."""
+        if self.ready and not self.dead:
+            os.kill(self.pid, signal.SIGCONT)
+            for interpreter in list(self.unborn)[self._asked :]:
+                send_with_fds(self.sock, {"op": "fork"}, interpreter.ends())
+                interpreter.close_ends()
+                self._asked += 1
+
+    def born(self, pid: int) -> Interpreter | None:
+        """The interpreter that has been waiting longest now has a process."""
+        if not self._asked:
+            return None
+        self._asked -= 1
+        interpreter = self.unborn.popleft()
+        interpreter.pid = pid
+        return interpreter
+
+    def cancel(self, interpreter: Interpreter) -> None:
+        """Do not ask for an interpreter that was wanted, if that has not been done yet."""
+        if interpreter in list(self.unborn)[self._asked :]:
+            self.unborn.remove(interpreter)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a fork is under way."""
+        return self._asked > 0
 
     def receive(self) -> Json:
         """One message of the template; EOFError when it is gone."""
@@ -157,6 +207,12 @@ class Template:
         body = json.loads(data)
         return body if isinstance(body, dict) else {}
 
+    def kill(self) -> None:
+        """SIGKILL, unless it has been waited for."""
+        if not self.dead:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Forget the template's socket."""
         self.sock.close()
@@ -165,10 +221,11 @@ class Template:
 class Shell:
     """A bash process for one run."""
 
-    def __init__(self, code: str, stdin: bytes, env: dict[str, str]) -> None:
+    def __init__(self, code: bytes, stdin: bytes, env: dict[str, str]) -> None:
+        self.dead = False
         self.stdout, stdout_end = output_pipe()
         self.stderr, stderr_end = output_pipe()
-        script, given = memfd("script", code.encode("utf-8", "surrogateescape")), memfd("stdin", stdin)
+        script, given = memfd("script", code), memfd("stdin", stdin)
         try:
             self.pid = os.posix_spawn(
                 "/bin/bash",
@@ -188,7 +245,7 @@ class Shell:
                 os.close(fd)
 
     def close(self) -> None:
-        """Close the reading ends."""
+        """Close the reading ends; nothing may watch them any more."""
         os.close(self.stdout)
         os.close(self.stderr)
 

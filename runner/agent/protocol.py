@@ -7,16 +7,17 @@ are no frame looks for the next magic, so that half a frame of a dead host costs
 
 A message is ``uint32 JSON length, JSON object, attachments``; the object's ``attached`` lists the size of
 each attachment. It may span several frames (kind ``PART`` … ``MESSAGE``). Everything that comes out of a
-sandbox is untrusted: lengths are bounded here, meanings are checked by the host.
+sandbox is untrusted: lengths are bounded here, meanings are checked by the host. JSON is held to 4 MiB,
+because the objects it becomes may take twenty times its size; large texts travel as attachments.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from json import dumps, loads
 from typing import Any, NamedTuple
 
 MAGIC = b"FxB\x01"
@@ -24,6 +25,7 @@ HEADER = struct.Struct("!4sIIBII")
 MAX_PAYLOAD = 1 << 16
 CREDIT_WINDOW = 1 << 20
 MAX_MESSAGE = 48 << 20
+MAX_JSON = 4 << 20
 CONTROL = 0
 
 MESSAGE, PART, DATA, END, CREDIT, ABORT = 1, 2, 3, 4, 5, 6
@@ -85,9 +87,13 @@ class Decoder:
             end = HEADER.size + length
             if len(buffer) < end:
                 return None
-            payload = bytes(buffer[HEADER.size : end])
-            if zlib.crc32(payload, zlib.crc32(bytes(buffer[: HEADER.size - 4]))) != crc:
-                self._skip(1)
+            with memoryview(buffer) as view:
+                payload = bytes(view[HEADER.size : end])
+                right = zlib.crc32(payload, zlib.crc32(view[: HEADER.size - 4])) == crc
+            if not right:
+                # All of it goes: half a frame is followed by padding, and checking each byte that might begin
+                # a frame anew would let a hostile end make us compute 64 KiB of CRC for every 4 bytes it sends.
+                self._skip(end)
                 continue
             del buffer[:end]
             return Frame(epoch, channel, kind, payload)
@@ -114,7 +120,7 @@ def pack_message(body: Json, attachments: tuple[bytes, ...] = ()) -> bytes:
     """Encode a message; ``attachments`` travel as raw bytes behind the JSON."""
     if attachments:
         body = {**body, "attached": [len(a) for a in attachments]}
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    text = dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     return b"".join((len(text).to_bytes(4, "big"), text, *attachments))
 
 
@@ -123,14 +129,16 @@ def unpack_message(data: bytes) -> tuple[Json, list[bytes]]:
     size = int.from_bytes(data[:4], "big")
     if len(data) < 4 or size > len(data) - 4:
         raise ProtocolViolation("message shorter than it says")
+    if size > MAX_JSON:
+        raise ProtocolViolation("message with too much JSON")
     try:
-        body = json.loads(data[4 : 4 + size])
+        body = _loads(data[4 : 4 + size])
     except (ValueError, RecursionError) as error:
         raise ProtocolViolation(f"message is not JSON: {type(error).__name__}") from None
     if not isinstance(body, dict):
         raise ProtocolViolation("message is not an object")
     sizes = body.pop("attached", [])
-    valid = isinstance(sizes, list) and all(isinstance(s, int) and s >= 0 for s in sizes)
+    valid = isinstance(sizes, list) and all(type(s) is int and s >= 0 for s in sizes)
     if not valid or sum(sizes) != len(data) - 4 - size:
         raise ProtocolViolation("attachment lengths do not add up")
     attachments, at = [], 4 + size
@@ -138,6 +146,16 @@ def unpack_message(data: bytes) -> tuple[Json, list[bytes]]:
         attachments.append(data[at : at + length])
         at += length
     return body, attachments
+
+
+def _loads(text: bytes) -> Any:
+    """JSON without lone surrogates, which no file, log or HTTP answer can hold: they become ``?``."""
+    value = loads(text)
+    if b"\\ud" in text or b"\\uD" in text:
+        plain = dumps(value, ensure_ascii=False)
+        if not plain.isascii():
+            value = loads(plain.encode("utf-8", "replace"))
+    return value
 
 
 class Assembler:
@@ -150,14 +168,20 @@ class Assembler:
     def add(self, frame: Frame) -> tuple[Json, list[bytes]] | None:
         """The message that ``frame`` completes, or None while more parts must come."""
         key = (frame.epoch, frame.channel)
+        if frame.kind == MESSAGE and key not in self._parts:
+            return unpack_message(frame.payload)
         parts = self._parts.setdefault(key, bytearray())
         if len(parts) + len(frame.payload) > self._limit:
+            del self._parts[key]
             raise ProtocolViolation("message too large")
         parts += frame.payload
         if frame.kind == PART:
             return None
-        del self._parts[key]
-        return unpack_message(bytes(parts))
+        return unpack_message(bytes(self._parts.pop(key)))
+
+    def drop(self, epoch: int, channel: int) -> None:
+        """Forget the parts of a message whose channel was closed."""
+        self._parts.pop((epoch, channel), None)
 
 
 class _Channel:
@@ -193,7 +217,10 @@ class Outbox:
             self._queue(channel, DATA, payload[at : at + MAX_PAYLOAD])
 
     def stream(self, channel: int, source: Callable[[int], bytes]) -> None:
-        """Send what ``source(n)`` returns (at most n bytes a call), then END; it is asked only within credit."""
+        """Send what ``source(n)`` returns (at most n bytes a call), then END; it is asked only within credit.
+
+        When it raises OSError the channel ends with ABORT, so that a short file is never taken for a whole one.
+        """
         self._channel(channel).source = source
 
     def end(self, channel: int) -> None:
@@ -267,13 +294,7 @@ class Outbox:
     def _take(self, channel: int) -> bytes | None:
         state = self._channels[channel]
         if not state.frames and state.source is not None and state.credit > 0:
-            chunk = state.source(min(state.credit, MAX_PAYLOAD))
-            if chunk:
-                state.frames.append((DATA, chunk))
-                state.queued += len(chunk)
-            else:
-                state.source = None
-                state.frames.append((END, b""))
+            self._ask(state)
         if not state.frames:
             return None
         kind, payload = state.frames[0]
@@ -283,19 +304,37 @@ class Outbox:
         if kind in _CREDITED:
             state.credit -= len(payload)
             state.queued -= len(payload)
-        if kind == END:
+        if kind in (END, ABORT):
             self._channels.pop(channel, None)
         else:
             self._channels.move_to_end(channel)
         return encode_frame(self.epoch, channel, kind, payload)
 
+    @staticmethod
+    def _ask(state: _Channel) -> None:
+        assert state.source is not None
+        try:
+            chunk = state.source(min(state.credit, MAX_PAYLOAD))
+        except OSError as error:
+            chunk, ending = b"", (ABORT, (error.strerror or str(error)).encode()[:1024])
+        else:
+            ending = (END, b"")
+        if chunk:
+            state.frames.append((DATA, chunk))
+            state.queued += len(chunk)
+        else:
+            state.source = None
+            state.frames.append(ending)
+
 
 # --- what both ends say -----------------------------------------------------------------------------------
 
-# host -> agent:  hello, ping, files.put, files.remove, files.get, run, interrupt, reset, ack
-# agent -> host:  welcome, ready, pong, reply, gone; on a run's channel: events
+# host -> agent:  hello, ping, mark, put, upload, remove, clear, get, run, interrupt, reset, ack, resume
+# agent -> host:  welcome, ready, reply, violation; on a run's channel: events, numbered by ``seq``
 MAX_PATH_BYTES = 1024
+MAX_LEVELS = 64
 MAX_ENTRIES = 20_000
 STREAM_KEEP = 16 << 20
 TAIL_KEEP = 1 << 16
 EVENT_TEXT = 32 << 10
+LONG_TEXT = 64 << 10  # longer texts of a display travel as attachments

@@ -52,49 +52,58 @@ class Stream:
 
 
 class Run:
-    """The run going on, or the last one until the host has acknowledged its result."""
+    """The run going on, or the last one until the host has acknowledged its result.
 
-    def __init__(self, body: Json, number: int, outbox: Outbox) -> None:
+    No event is forgotten before it is acknowledged: while 1 MiB of them wait, nothing more is read from the
+    run's processes.
+    """
+
+    def __init__(self, body: Json, code: bytes, number: int, outbox: Outbox) -> None:
         self.id: str = body["run"]
         self.channel: int = body["channel"]
         self.number = number
         self.fresh = bool(body.get("fresh"))
         self.timeout_s: float = body["timeout_ms"] / 1000
-        self.request: Json = {"code": body["code"], "env": body.get("env") or {}}
+        self.code = code
+        self.stdin = b""
+        self.env: dict[str, str] = body.get("env") or {}
         self.interpreter: Interpreter | None = None
         self.shell: Shell | None = None
         self.streams = {"stdout": Stream("stdout"), "stderr": Stream("stderr")}
-        self.started: float | None = None
+        self.began: float | None = None
         self.stopped_by: str | None = None
         self.facts: Json = {}
         self.done = False
+        self.closed = False
+        self.timers: list[int] = []
+        self.seq = 0
+        self.acknowledged = 0
         self._outbox = outbox
-        self._seq = 0
+        self._ended: set[int] = set()
         self._unacked: deque[_Sent] = deque()
         self._unacked_size = 0
 
     @property
-    def seq(self) -> int:
-        """Number of the last event."""
-        return self._seq
+    def process(self) -> Interpreter | Shell | None:
+        """What runs the code."""
+        return self.interpreter or self.shell
 
     @property
     def backlogged(self) -> bool:
         """Whether reading more from the run's processes must wait for the host."""
-        return self._outbox.queued(self.channel) > BACKLOG
+        return self._unacked_size > CREDIT_WINDOW or self._outbox.queued(self.channel) > BACKLOG
 
     def emit(self, kind: str, body: Json, attachments: tuple[bytes, ...] = ()) -> None:
-        """Send an event, and keep it (1 MiB of them, and always the last) until it is acknowledged."""
-        self._seq += 1
-        event = {"seq": self._seq, "type": kind, **body}
+        """Send an event, and keep it until it is acknowledged."""
+        self.seq += 1
+        event = {"seq": self.seq, "type": kind, **body}
         size = self._outbox.message(self.channel, event, attachments)
-        self._unacked.append(_Sent(self._seq, size, event, attachments))
+        self._unacked.append(_Sent(self.seq, size, event, attachments))
         self._unacked_size += size
-        while self._unacked_size > CREDIT_WINDOW and len(self._unacked) > 1:
-            self._unacked_size -= self._unacked.popleft().size
 
     def acknowledge(self, seq: int) -> None:
         """The host has seen everything up to ``seq``."""
+        self.acknowledged = max(self.acknowledged, min(seq, self.seq))
         while self._unacked and self._unacked[0].seq <= seq:
             self._unacked_size -= self._unacked.popleft().size
 
@@ -106,16 +115,21 @@ class Run:
             if sent.seq > after:
                 self._outbox.message(channel, sent.body, sent.attachments)
 
-    def read(self, fd: int, stream: Stream) -> int:
-        """Forward what one read gives; returns its size (0: nothing there, or closed)."""
+    def read(self, fd: int, stream: Stream) -> bool:
+        """Forward what one read gives; False when there is nothing now, or never will be."""
         try:
             data = os.read(fd, EVENT_TEXT)
+        except BlockingIOError:
+            return False
         except OSError:
-            return 0
+            data = b""
+        if not data:
+            self._ended.add(fd)
+            return False
         text = stream.take(data)
         if text:
             self.emit(stream.name, {"text": text})
-        return len(data)
+        return True
 
     def drain(self) -> None:
         """Forward everything that the pipes hold now (bounded: writers may be faster than we are)."""
@@ -125,15 +139,16 @@ class Run:
                     break
 
     def outputs(self) -> list[tuple[int, Stream]]:
-        """Descriptors of the running process with their streams."""
-        source = self.interpreter or self.shell
+        """Descriptors of the running process, but those that every writer has closed, with their streams."""
+        source = self.process
         if source is None:
             return []
-        return [(source.stdout, self.streams["stdout"]), (source.stderr, self.streams["stderr"])]
+        pairs = [(source.stdout, self.streams["stdout"]), (source.stderr, self.streams["stderr"])]
+        return [pair for pair in pairs if pair[0] not in self._ended] if self._ended else pairs
 
     def elapsed_ms(self) -> int:
         """Milliseconds since the cell began."""
-        return 0 if self.started is None else int((time.monotonic() - self.started) * 1000)
+        return 0 if self.began is None else int((time.monotonic() - self.began) * 1000)
 
     def flush_streams(self) -> Json:
         """Send what the decoders still hold; gives the final counts of both streams."""

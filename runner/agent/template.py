@@ -7,7 +7,6 @@ Interpreters are forked twice, so that the agent (a subreaper) becomes their par
 from __future__ import annotations
 
 import array
-import contextlib
 import gc
 import importlib
 import json
@@ -28,14 +27,14 @@ PRELOAD = (
     "docx",
     "openpyxl",
     "PIL.Image",
-    "bs4",
 )
-FDS_PER_FORK = 4
+FDS_PER_FORK = 5
 
 
 def _receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
     fds = array.array("i")
-    data, ancillary, _, _ = sock.recvmsg(65536, socket.CMSG_SPACE(FDS_PER_FORK * fds.itemsize))
+    space = socket.CMSG_SPACE(FDS_PER_FORK * fds.itemsize)
+    data, ancillary, _, _ = sock.recvmsg(65536, space, socket.MSG_CMSG_CLOEXEC)
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
@@ -64,22 +63,24 @@ def _fork_interpreter(sock: socket.socket, fds: list[int], shell: Any) -> None:
         os.waitpid(middle, 0)
         for fd in fds:
             os.close(fd)
-        sock.send(json.dumps({"pid": int(pid)}).encode())
+        sock.send(json.dumps({"pid": int(pid or b"0")}).encode())
         return
-    os.close(read)
-    pid_of_child = os.fork()
-    if pid_of_child:
-        os.write(write, str(pid_of_child).encode())
-        os._exit(0)
-    os.close(write)
-    os.setsid()
-    sock.close()
-    stdout, stderr, control, target = fds
-    from . import interpreter
+    try:
+        os.close(read)
+        child = os.fork()
+        if child:
+            os.write(write, str(child).encode())
+            os._exit(0)
+        os.close(write)
+        os.setsid()
+        sock.close()
+        system.set_dumpable(True)
+        system.prefer_as_oom_victim(600)
+        from . import cells
 
-    system.set_dumpable(True)
-    system.prefer_as_oom_victim(600)
-    interpreter.run_forever(shell, stdout, stderr, control, target)
+        cells.run_forever(shell, *fds)
+    finally:
+        os._exit(70)
 
 
 def main(_: bytes, arguments: list[str]) -> None:
@@ -91,16 +92,25 @@ def main(_: bytes, arguments: list[str]) -> None:
     system.set_dumpable(False)
     system.prefer_as_oom_victim(300)
     sys.argv = [""]
+    for name in ("MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_"):
+        os.environ.pop(name, None)
     os.chdir(config["root"])
-    from . import interpreter
+    from . import cells, figures, interpreter  # noqa: F401  (cells: forks find it imported)
 
+    figures.prepare_matplotlib()
     failed = _preload()
     shell = interpreter.make_shell(config)
-    with contextlib.suppress(Exception):
+    try:
         interpreter.warm(shell)
+    except Exception as error:
+        failed["warm-up"] = f"{type(error).__name__}: {error}"[:200]
     gc.collect()
     gc.freeze()
-    sock.send(json.dumps({"op": "ready", "failed": failed}).encode())
+    system.give_back_memory()
+    try:
+        sock.send(json.dumps({"op": "ready", "failed": failed}).encode())
+    except BrokenPipeError:
+        os._exit(0)
     while True:
         _request, fds = _receive(sock)
         if len(fds) == FDS_PER_FORK:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from asyncio import StreamReader, StreamWriter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
 
 from runner.agent import loader
@@ -97,6 +98,15 @@ class Backend(Protocol):
     async def sweep(self) -> int:
         """End what dead runners left on this host; gives how many sandboxes that were."""
         ...
+
+
+def image_name(rootfs: Path) -> str:
+    """Name and content hash of a built root file system."""
+    try:
+        record = json.loads((rootfs / "etc/foliobox/image.json").read_text())
+        return f"{record['name']}:{record['hash']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown"
 
 
 def agent_command(python: str, config: dict[str, object]) -> list[str]:

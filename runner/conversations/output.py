@@ -78,7 +78,7 @@ class StreamRecorder:
         ending = ending[-(self._limit // 2) :]
         left_out = max(0, counts["total"] - len(self._head) - len(ending))
         gap = _ELLIPSIS.format(count=left_out, ref=ref)
-        text = self._head.decode("utf-8", "replace") + gap + ending.decode("utf-8", "replace").lstrip("\ufffd")
+        text = self._head.decode("utf-8", "ignore") + gap + ending.decode("utf-8", "ignore")
         return StreamText(text, True, counts["total"], full)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -15,6 +17,7 @@ from runner.model import SandboxLimits, SandboxSpec
 from runner.telemetry.logs import logger
 
 _RETRY_S = (0.5, 2.0, 10.0, 30.0)
+_LULL_S = 0.25
 log = logger("pool")
 
 
@@ -34,7 +37,9 @@ class Pool:
         self._may_grow = may_grow
         self._spares: deque[SandboxClient] = deque()
         self._starting = 0
+        self._starts = asyncio.Semaphore(len(os.sched_getaffinity(0)))
         self._wanted = asyncio.Event()
+        self._last_take = 0.0
         self._refiller: asyncio.Task[None] | None = None
 
     @property
@@ -56,6 +61,7 @@ class Pool:
     async def take(self) -> SandboxClient:
         """A ready sandbox. Raises BackendUnavailable."""
         client = None
+        self._last_take = time.monotonic()
         while client is None and self._spares:
             client = self._spares.popleft()
             if not client.alive:
@@ -87,7 +93,8 @@ class Pool:
         self._spares.clear()
 
     async def _create(self) -> SandboxClient:
-        return await start_sandbox(self._backend, self._limits, self._ready_timeout_s)
+        async with self._starts:  # a start keeps a core busy: more at once would only make all of them late
+            return await start_sandbox(self._backend, self._limits, self._ready_timeout_s)
 
     async def _refill(self) -> None:
         failures = 0
@@ -95,6 +102,8 @@ class Pool:
             await self._wanted.wait()
             self._wanted.clear()
             while len(self._spares) < self._size and self._may_grow():
+                # A start costs a second of CPU, which the first cells of the newest conversations need now.
+                await asyncio.sleep(max(0.0, self._last_take + _LULL_S - time.monotonic()))
                 self._starting += 1
                 try:
                     self._spares.append(await self._create())

@@ -11,7 +11,8 @@ from typing import Any
 from runner.agent.protocol import Json
 from runner.backends.base import Backend, BackendReport
 from runner.conversations.config import ConversationsConfig
-from runner.conversations.conversation import Conversation, Listener, new_execution_id
+from runner.conversations.conversation import Conversation, new_execution_id
+from runner.conversations.execution import Listener
 from runner.conversations.output import StoredBlob
 from runner.conversations.pool import Pool
 from runner.conversations.result import RunResult
@@ -213,7 +214,7 @@ class ConversationService:
     def _may_grow(self) -> bool:
         return self.live + self._acquiring + self._pool.count < self._config.max_live
 
-    async def _acquire(self, _: Conversation) -> SandboxClient:
+    async def _acquire(self) -> SandboxClient:
         """A sandbox for a conversation; at the cap the longest idle one is dropped. Raises CapacityReached."""
         if not self.report.available:
             raise BackendUnavailable(self.report.detail or "no backend is available")

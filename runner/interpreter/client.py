@@ -1,67 +1,31 @@
 """What the host can ask of one live sandbox: fill it with files, run cells, fetch files, interrupt, reset.
 
-Everything a sandbox says is checked here: types, lengths, names and counts, before any other code sees it.
+Everything a sandbox says is checked (here and in ``events.py``): types, lengths, names and counts, before
+any other code sees it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from runner.agent.protocol import MAX_ENTRIES, Json
+from runner.agent.protocol import Json
 from runner.backends.base import Sandbox
 from runner.errors import ProtocolError, QuotaExceeded, SandboxLost
-from runner.interpreter.outcomes import Observed
-from runner.interpreter.stream import AgentStream, Item
-from runner.model import ChangeKind, FileEntry, RunRequest, SandboxUsage
-from runner.workspace import paths
+from runner.interpreter.events import ChangedFile, Event, EventReader, RunEnd
+from runner.interpreter.stream import AgentStream, Channel, Item
+from runner.model import FileEntry, Language, RunRequest, SandboxUsage
 
 INLINE = 64 << 10
 _BATCH = 512 << 10
+_NAMES_AT_ONCE = 500
 _GRACE_S = 15.0
-_TEXT_LIMIT = 1 << 20
-EVENT_KINDS = frozenset(("started", "stdout", "stderr", "display", "done"))
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event of a run, as the agent sent it; ``body`` is validated for the kinds that carry data."""
-
-    seq: int
-    kind: str
-    body: Json
-    attachments: tuple[bytes, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedFile:
-    """A file that the agent says was changed; its bytes still lie in the sandbox."""
-
-    path: str
-    change: ChangeKind
-    size: int = 0
-    mode: int = 0o644
-    modified_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RunEnd:
-    """Everything the last event of a run says."""
-
-    observed: Observed
-    duration_ms: int
-    interpreter: str
-    error: Json | None
-    failure: str | None
-    survivors: int
-    streams: dict[str, Json]
-    changes: list[ChangedFile] = field(default_factory=list)
-    links: dict[str, str] | None = None
-    folders: list[str] | None = None
-    skipped: list[Json] = field(default_factory=list)
-    truncated: bool = False
+_START_S = 75.0
+_ACK_BYTES = 256 << 10
+__all__ = ["INLINE", "ChangedFile", "Event", "Outgoing", "RunEnd", "SandboxClient"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +54,23 @@ class SandboxClient:
         """Whether the stream still works."""
         return self.stream.failure is None
 
-    async def attach(self, limit_s: float) -> Json:
-        """Say hello to the agent. Raises SandboxLost."""
-        return await self.stream.attach(limit_s)
+    @property
+    def preload_failed(self) -> dict[str, str]:
+        """Libraries that the template could not import, with the reason; known once the sandbox is ready."""
+        return self.stream.preload_failed
+
+    async def attach(self, limit_s: float, *, padding: bool = False) -> Json:
+        """Say hello to the agent; its answer tells about a run going on. Raises SandboxLost.
+
+        ``padding``: another host may have left half a frame behind.
+        """
+        return await self.stream.attach(limit_s, padding=padding)
 
     async def wait_ready(self, limit_s: float) -> None:
         """Until an interpreter waits for its first cell. Raises SandboxLost."""
         try:
-            await asyncio.wait_for(self.stream.ready.wait(), limit_s)
+            async with asyncio.timeout(limit_s):
+                await self.stream.ready.wait()
         except TimeoutError:
             raise SandboxLost("the sandbox did not become ready; send the request again") from None
         if self.stream.failure is not None:
@@ -107,8 +80,12 @@ class SandboxClient:
 
     async def put(self, files: Sequence[Outgoing], links: dict[str, str], folders: Iterable[str]) -> None:
         """Write files, links and empty folders. Raises QuotaExceeded when the sandbox's space is too small."""
-        batch: list[Json] = [{"path": path, "link": target} for path, target in links.items()]
-        batch += [{"path": path, "folder": True} for path in folders]
+        rest: Iterable[Json] = itertools.chain(
+            ({"path": path, "link": target} for path, target in links.items()),
+            ({"path": path, "folder": True} for path in folders),
+        )
+        while batch := list(itertools.islice(rest, _NAMES_AT_ONCE)):
+            await self._put_batch(batch, [])
         contents: list[bytes] = []
         size = 0
         for file in files:
@@ -120,7 +97,7 @@ class SandboxClient:
             })  # fmt: skip
             contents.append(file.content)
             size += len(file.content)
-            if size > _BATCH or len(batch) > 500:
+            if size > _BATCH or len(batch) >= _NAMES_AT_ONCE:
                 await self._put_batch(batch, contents)
                 batch, contents, size = [], [], 0
         if batch:
@@ -146,25 +123,39 @@ class SandboxClient:
 
     async def remove(self, removed: Sequence[str]) -> None:
         """Remove files and links."""
-        if removed:
-            self._check(await self.stream.request({"op": "remove", "paths": list(removed)}))
+        for start in range(0, len(removed), _NAMES_AT_ONCE):
+            paths = list(removed[start : start + _NAMES_AT_ONCE])
+            self._check(await self.stream.request({"op": "remove", "paths": paths}))
 
     async def clear(self) -> None:
         """Empty the workspace."""
         self._check(await self.stream.request({"op": "clear"}))
 
     async def fetch(self, path: str, limit: int) -> AsyncIterator[bytes]:
-        """Bytes of a file, at most ``limit``. Raises SandboxLost, or FileNotFoundError if it is gone."""
+        """Bytes of a file, at most ``limit``. Raises SandboxLost when they do not all come, ProtocolError for more."""
         channel = self.stream.open_channel()
+        ended = False
         try:
             body: Json = {"op": "get", "path": path, "channel": channel.number, "limit": limit}
             reply = await self.stream.request(body)
-            if not reply.get("ok"):
-                raise FileNotFoundError(path)
-            while (item := await channel.take()).data:
+            size = reply.get("size")
+            if not reply.get("ok") or not isinstance(size, int):
+                ended = True
+                raise SandboxLost("a file could not be read in the sandbox", cause=f"{path!r}: {reply}"[:500])
+            left = min(size, limit)
+            while (item := await self._take(channel, _GRACE_S + 15)).data:
+                left -= len(item.data)
+                if left < 0:
+                    raise ProtocolError("the sandbox misbehaved and was ended", cause="more bytes than the file has")
                 yield item.data
+            ended = True
+            if left or item.aborted:
+                raise SandboxLost("a file could not be read in the sandbox", cause=f"{path!r}: {item.aborted}"[:500])
         finally:
-            channel.close()
+            if ended:
+                channel.close()
+            else:
+                self.stream.refuse(channel.number)
 
     @staticmethod
     def _check(reply: Json) -> None:
@@ -181,35 +172,71 @@ class SandboxClient:
         channel = self.stream.open_channel()
         body: Json = {
             "op": "run", "run": run_id, "channel": channel.number, "language": request.language,
-            "code": request.code, "fresh": request.fresh, "timeout_ms": request.timeout_ms,
-            "env": dict(request.env),
+            "fresh": request.fresh, "timeout_ms": request.timeout_ms, "env": dict(request.env),
         }  # fmt: skip
+        code = request.code.encode("utf-8", "replace")
+        attached = (code,) if request.stdin is None else (code, request.stdin)
         try:
-            reply = await self.stream.request(body, () if request.stdin is None else (request.stdin,))
+            reply = await self.stream.request(body, attached)
             if not reply.get("ok"):
                 raise SandboxLost("the sandbox refused the run; send it again", cause=str(reply)[:500])
-            limit = request.timeout_ms / 1000 + _GRACE_S
-            started = False
-            while True:
-                item = await self._take(channel.take(), limit if started else limit + 60)
-                event = _event(item)
-                started = started or event.kind == "started"
-                if event.kind == "done":
-                    yield _run_end(event.body, request.language)
-                    return
+            async for event in self._events(channel, run_id, request.language, 0, request.timeout_ms / 1000):
                 yield event
-                self.stream.tell({"op": "ack", "run": run_id, "seq": event.seq})
         finally:
             channel.close()
 
-    @staticmethod
-    async def _take(arriving: Any, limit_s: float) -> Item:
+    async def adopt(
+        self, run_id: str, after: int, *, language: Language = "python", timeout_s: float = 120.0
+    ) -> AsyncIterator[Event | RunEnd]:
+        """Take over a run that another host began: its events after number ``after``, and its end, as from ``run``.
+
+        What the welcome calls ``acknowledged`` is the earliest number that can be given. Raises SandboxLost
+        when the agent does not have that run.
+        """
+        channel = self.stream.open_channel()
         try:
-            item = await asyncio.wait_for(arriving, limit_s)
+            body: Json = {"op": "resume", "run": run_id, "channel": channel.number, "after": after}
+            reply = await self.stream.request(body)
+            if not reply.get("ok"):
+                raise SandboxLost("the run is not in this sandbox any more", cause=str(reply)[:500])
+            async for event in self._events(channel, run_id, language, after, timeout_s):
+                yield event
+        finally:
+            channel.close()
+
+    async def _events(
+        self, channel: Channel, run_id: str, language: Language, after: int, timeout_s: float
+    ) -> AsyncIterator[Event | RunEnd]:
+        reader = EventReader(language, after)
+        started_by = time.monotonic() + _START_S
+        ends_by: float | None = None if after == 0 else time.monotonic() + timeout_s + _GRACE_S
+        unacknowledged = 0
+        while True:
+            item = await self._take(channel, max(0.0, (ends_by or started_by) - time.monotonic()))
+            event = reader.read(item)
+            if isinstance(event, RunEnd):
+                yield event
+                return
+            unacknowledged += item.size
+            if event is None:
+                continue
+            if event.kind == "started":
+                ends_by = time.monotonic() + timeout_s + _GRACE_S
+            waited = time.monotonic()
+            yield event
+            if ends_by is not None:  # the time that the caller took is not the sandbox's
+                ends_by += time.monotonic() - waited
+            if unacknowledged > _ACK_BYTES:
+                self.stream.tell({"op": "ack", "run": run_id, "seq": event.seq})
+                unacknowledged = 0
+
+    @staticmethod
+    async def _take(channel: Channel, limit_s: float) -> Item:
+        try:
+            async with asyncio.timeout(limit_s):
+                return await channel.take()
         except TimeoutError:
-            raise SandboxLost("the sandbox stopped answering and was ended", cause="run past its limit") from None
-        assert isinstance(item, Item)
-        return item
+            raise SandboxLost("the sandbox stopped answering and was ended", cause="nothing came in time") from None
 
     def acknowledge(self, run_id: str) -> None:
         """The result of a run is stored: the agent may forget it."""
@@ -239,102 +266,3 @@ class SandboxClient:
         await self.sandbox.destroy()
 
 
-def _event(item: Item) -> Event:
-    body = item.body
-    if body is None or not isinstance(body.get("seq"), int) or body.get("type") not in EVENT_KINDS:
-        raise ProtocolError("the sandbox misbehaved and was ended", cause="malformed event")
-    kind = body["type"]
-    if kind in ("stdout", "stderr") and not _text(body.get("text")):
-        raise ProtocolError("the sandbox misbehaved and was ended", cause="malformed output event")
-    if kind == "display" and not (
-        isinstance(body.get("data"), dict)
-        and isinstance(body.get("binary"), list)
-        and len(body["binary"]) == len(item.attachments)
-        and all(isinstance(mime, str) and len(mime) < 256 for mime in (*body["binary"], *body["data"]))
-    ):
-        raise ProtocolError("the sandbox misbehaved and was ended", cause="malformed display event")
-    return Event(body["seq"], kind, body, item.attachments)
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= _TEXT_LIMIT
-
-
-def _run_end(body: Json, language: str) -> RunEnd:
-    try:
-        changes = body["changes"]
-        skipped = [
-            {"path": str(entry["path"])[:1024], "reason": str(entry["reason"])[:200]}
-            for entry in changes.get("skipped", [])[:100]
-        ]
-        return RunEnd(
-            observed=Observed(
-                language=language,
-                status=_optional(body.get("status"), str),
-                exit_code=_optional(body.get("exit_code"), int),
-                signal=_optional(body.get("signal"), int),
-                stopped_by=_optional(body.get("stopped_by"), str),
-            ),
-            duration_ms=int(body["duration_ms"]),
-            interpreter=str(body["interpreter"]),
-            error=_error(body.get("error")),
-            failure=_optional(body.get("failure"), str),
-            survivors=int(body["survivors"]),
-            streams={name: _stream(body["streams"][name]) for name in ("stdout", "stderr")},
-            changes=list(_changed(changes)),
-            links=_links(changes["links"]) if "links" in changes else None,
-            folders=_folders(changes["folders"]) if "folders" in changes else None,
-            skipped=skipped,
-            truncated=bool(changes.get("truncated")),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ProtocolError("the sandbox misbehaved and was ended", cause=f"malformed end: {error!r}") from None
-
-
-def _optional(value: Any, kind: type) -> Any:
-    if value is None or isinstance(value, bool) or not isinstance(value, kind):
-        return None
-    return str(value)[:2000] if kind is str else value
-
-
-def _changed(changes: Json) -> Iterable[ChangedFile]:
-    kinds: tuple[ChangeKind, ...] = ("created", "modified")
-    total = sum(len(changes[kind]) for kind in (*kinds, "deleted"))
-    if total > 2 * MAX_ENTRIES:
-        raise ValueError("too many changes")
-    for kind in kinds:
-        for entry in changes[kind]:
-            size, mode, modified_ns = (int(entry[name]) for name in ("size", "mode", "modified_ns"))
-            if size < 0 or abs(modified_ns) >= 1 << 63:
-                raise ValueError("impossible file size or time")
-            yield ChangedFile(paths.check_reported(entry["path"]), kind, size, mode & 0o777, modified_ns)
-    for name in changes["deleted"]:
-        yield ChangedFile(paths.check_reported(name), "deleted")
-
-
-def _links(links: Json) -> dict[str, str]:
-    if len(links) > MAX_ENTRIES:
-        raise ValueError("too many links")
-    return {paths.check_reported(path): paths.check_target(target) for path, target in links.items()}
-
-
-def _folders(folders: list[Any]) -> list[str]:
-    if len(folders) > MAX_ENTRIES:
-        raise ValueError("too many folders")
-    return [paths.check_reported(folder) for folder in folders]
-
-
-def _error(error: Any) -> Json | None:
-    if not isinstance(error, dict):
-        return None
-    line = error.get("line")
-    texts = {name: str(error.get(name, ""))[:80_000] for name in ("name", "message", "traceback")}
-    return {**texts, "line": line if isinstance(line, int) else None}
-
-
-def _stream(counts: Any) -> Json:
-    return {
-        "total": max(0, int(counts["total"])),
-        "forwarded": max(0, int(counts["forwarded"])),
-        "tail": str(counts["tail"])[: 1 << 17],
-    }

@@ -9,10 +9,9 @@ import secrets
 from asyncio import StreamReader, StreamWriter
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from runner.agent.protocol import (
-    ABORT,
     CONTROL,
     CREDIT,
     CREDIT_WINDOW,
@@ -33,34 +32,49 @@ from runner.errors import ProtocolError, SandboxLost
 
 _READ = 1 << 18
 _WRITE_AHEAD = 1 << 17
-_MAX_PENDING_NOTICES = 64
+_GRANT_STEP = CREDIT_WINDOW // 4
+_MAX_GARBAGE = 1 << 20
+_MAX_CONTROL = 1 << 20
 _REPLY_LIMIT_S = 30.0
 
 
 class Item(NamedTuple):
-    """What arrives on a channel: a message, or raw bytes, or the end (neither)."""
+    """What arrives on a channel: a message, or raw bytes, or the end (neither); ``aborted`` says why it broke off."""
 
     body: Json | None = None
     attachments: tuple[bytes, ...] = ()
     data: bytes = b""
     size: int = 0
+    aborted: str | None = None
 
 
 class Channel:
-    """The receiving side of one channel; credit is granted as items are taken."""
+    """The receiving side of one channel; credit is granted as items are taken, so that little waits here."""
 
     def __init__(self, stream: AgentStream, number: int) -> None:
         self.number = number
         self._stream = stream
         self._items: deque[Item] = deque()
         self._arrived = asyncio.Event()
-        self._outstanding = 0
+        self._waiting = 0
+        self._ungranted = 0
+
+    def received(self, size: int) -> None:
+        """Bytes arrived that cost the other end credit. Raises ProtocolViolation beyond what was granted."""
+        self._ungranted += size
+        if self._ungranted > CREDIT_WINDOW:
+            raise ProtocolViolation("more bytes on a channel than were granted")
+        self.grant_more()
+
+    def grant_more(self) -> None:
+        """Grant what was used, in large steps, unless enough waits here already."""
+        if self._ungranted >= _GRANT_STEP and self._waiting <= CREDIT_WINDOW:
+            self._stream.grant(self.number, self._ungranted)
+            self._ungranted = 0
 
     def add(self, item: Item) -> None:
-        """An item arrived; the window bounds how much may wait here."""
-        self._outstanding += item.size
-        if self._outstanding > CREDIT_WINDOW + MAX_PAYLOAD:
-            raise ProtocolViolation("more bytes on a channel than were granted")
+        """A whole item arrived."""
+        self._waiting += item.size
         self._items.append(item)
         self._arrived.set()
 
@@ -72,9 +86,8 @@ class Channel:
             self._arrived.clear()
             await self._arrived.wait()
         item = self._items.popleft()
-        if item.size:
-            self._outstanding -= item.size
-            self._stream.grant(self.number, item.size)
+        self._waiting -= item.size
+        self.grant_more()
         return item
 
     def wake(self) -> None:
@@ -93,14 +106,16 @@ class AgentStream:
         self.failure: SandboxLost | ProtocolError | None = None
         self.welcome: Json = {}
         self.ready = asyncio.Event()
+        self.preload_failed: dict[str, str] = {}
         self._reader, self._writer = reader, writer
-        self._decoder, self._assembler = Decoder(), Assembler()
+        self._decoder, self._assembler, self._control = Decoder(), Assembler(), Assembler(_MAX_CONTROL)
         self._outbox = Outbox(secrets.randbits(31) + 1)
         self._channels: dict[int, Channel] = {}
         self._replies: dict[int, asyncio.Future[Json]] = {}
         self._numbers = itertools.count(1)
         self._welcomed: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._more = asyncio.Event()
+        self._waiting_for_room: list[asyncio.Future[None]] = []
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._pump())]
 
     async def attach(self, limit_s: float = _REPLY_LIMIT_S, *, padding: bool = False) -> Json:
@@ -110,11 +125,12 @@ class AgentStream:
         self._outbox.message(CONTROL, {"op": "hello"})
         self._kick()
         try:
-            self.welcome = await asyncio.wait_for(asyncio.shield(self._welcomed), limit_s)
+            async with asyncio.timeout(limit_s):
+                self.welcome = await asyncio.shield(self._welcomed)
         except TimeoutError:
             raise SandboxLost("the sandbox did not answer; send the request again", cause="no welcome") from None
         if self.welcome.get("ready"):
-            self.ready.set()
+            self._note_ready(self.welcome)
         return self.welcome
 
     async def request(
@@ -130,6 +146,7 @@ class AgentStream:
         """A fresh request number and where its reply will be."""
         number = next(self._numbers)
         reply: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        reply.add_done_callback(_seen)
         self._replies[number] = reply
         if self.failure is not None:
             reply.set_exception(self.failure)
@@ -138,7 +155,8 @@ class AgentStream:
     async def reply_to(self, number: int, reply: asyncio.Future[Json], limit_s: float = _REPLY_LIMIT_S) -> Json:
         """Wait for a reply."""
         try:
-            return await asyncio.wait_for(reply, limit_s)
+            async with asyncio.timeout(limit_s):
+                return await reply
         except TimeoutError:
             raise SandboxLost("the sandbox stopped answering; send the request again", cause="no reply") from None
         finally:
@@ -158,19 +176,38 @@ class AgentStream:
     def close_channel(self, number: int) -> None:
         """Forget a channel."""
         self._channels.pop(number, None)
+        self._assembler.drop(self._outbox.epoch, number)
+        self._outbox.close(number)
 
     async def send(self, number: int, chunks: AsyncIterator[bytes]) -> None:
-        """Send bytes on a channel, then its end; waits while more than the window is queued."""
-        async for chunk in chunks:
-            self._outbox.data(number, chunk)
+        """Send bytes on a channel, then its end; waits while more than the window is queued.
+
+        When ``chunks`` raises, the agent is told to forget what it has got. Raises SandboxLost when it takes
+        nothing more for a while.
+        """
+        try:
+            async for chunk in chunks:
+                self._outbox.data(number, chunk)
+                self._kick()
+                while self._outbox.queued(number) > CREDIT_WINDOW:
+                    await self._room()
+        except BaseException:
+            self._outbox.abort(number, "the sender failed")
             self._kick()
-            while self._outbox.queued(number) > CREDIT_WINDOW:
-                if self.failure is not None:
-                    raise self.failure
-                self._more.clear()
-                await self._more.wait()
+            raise
         self._outbox.end(number)
         self._kick()
+
+    async def _room(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        room = asyncio.get_running_loop().create_future()
+        self._waiting_for_room.append(room)
+        try:
+            async with asyncio.timeout(_REPLY_LIMIT_S):
+                await room
+        except TimeoutError:
+            raise SandboxLost("the sandbox stopped listening; send the request again", cause="no credit") from None
 
     def grant(self, number: int, size: int) -> None:
         """Let the agent send more on a channel."""
@@ -185,25 +222,41 @@ class AgentStream:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def refuse(self, number: int) -> None:
+        """Tell the agent to send nothing more on a channel, and forget it."""
+        self.close_channel(number)
+        if self.failure is None:
+            self._outbox.abort(number, "not wanted")
+            self._kick()
+
     # -- inside ----------------------------------------------------------------------------------------------
 
     def _kick(self) -> None:
+        """Write what the pipe takes; the pump goes on with the rest when there is room again."""
         transport = self._writer.transport
-        while not transport.is_closing() and transport.get_write_buffer_size() < _WRITE_AHEAD:
+        while not transport.is_closing():
+            if transport.get_write_buffer_size() >= _WRITE_AHEAD:
+                self._more.set()
+                return
             data = self._outbox.pull(MAX_PAYLOAD)
             if not data:
                 return
             self._writer.write(data)
-        self._more.set()
 
     async def _pump(self) -> None:
-        """Write on when the pipe has room again."""
         with contextlib.suppress(ConnectionError, OSError):
-            while True:
+            while self.failure is None:
                 await self._more.wait()
                 self._more.clear()
                 await self._writer.drain()
                 self._kick()
+                self._tell_room()
+
+    def _tell_room(self) -> None:
+        waiting, self._waiting_for_room = self._waiting_for_room, []
+        for room in waiting:
+            if not room.done():
+                room.set_result(None)
 
     async def _receive(self) -> None:
         try:
@@ -211,54 +264,73 @@ class AgentStream:
                 for frame in self._decoder.feed(data):
                     if frame.epoch == self._outbox.epoch:
                         self._on_frame(frame)
-                if self._decoder.skipped > 1 << 24:
+                if self._decoder.skipped > _MAX_GARBAGE:
                     raise ProtocolViolation("nothing but garbage")
             self._fail(SandboxLost("the sandbox ended; send the request again", cause="end of stream"))
         except ProtocolViolation as error:
             self._fail(ProtocolError("the sandbox misbehaved and was ended; send the request again", cause=str(error)))
         except (OSError, asyncio.IncompleteReadError) as error:
             self._fail(SandboxLost("the sandbox ended; send the request again", cause=repr(error)))
+        except Exception as error:
+            self._fail(ProtocolError("the sandbox misbehaved and was ended; send the request again", cause=repr(error)))
+            raise
 
     def _on_frame(self, frame: Frame) -> None:
-        channel = self._channels.get(frame.channel)
         if frame.kind == CREDIT:
             self._outbox.credit(frame.channel, int.from_bytes(frame.payload[:4], "big"))
             self._kick()
-            self._more.set()
+            self._tell_room()
+            return
+        channel = self._channels.get(frame.channel)
+        if frame.channel == CONTROL:
+            if frame.kind in (MESSAGE, PART):
+                whole = self._control.add(frame)
+                if whole is not None:
+                    self._on_control(whole[0])
+        elif channel is None:
+            return
         elif frame.kind in (MESSAGE, PART):
             self._on_message(frame, channel)
-        elif channel is not None and frame.kind == DATA:
+        elif frame.kind == DATA:
             channel.add(Item(data=frame.payload, size=len(frame.payload)))
-        elif channel is not None and frame.kind in (END, ABORT):
+            channel.received(len(frame.payload))
+        elif frame.kind == END:
             channel.add(Item())
+        else:
+            channel.add(Item(aborted=frame.payload[:200].decode("utf-8", "replace")))
 
-    def _on_message(self, frame: Frame, channel: Channel | None) -> None:
-        if frame.channel != CONTROL and channel is None:
-            return
+    def _on_message(self, frame: Frame, channel: Channel) -> None:
         whole = self._assembler.add(frame)
-        if frame.kind == PART and channel is not None:
-            self.grant(frame.channel, len(frame.payload))
-        if whole is None:
-            return
-        body, attachments = whole
-        if channel is not None:
-            channel.add(Item(body, tuple(attachments), size=len(frame.payload)))
-        elif body.get("op") == "reply":
-            reply = self._replies.get(body.get("id", 0))
+        if whole is not None:
+            body, attachments = whole
+            channel.add(Item(body, tuple(attachments), size=len(frame.payload) + sum(map(len, attachments))))
+        channel.received(len(frame.payload))
+
+    def _on_control(self, body: Json) -> None:
+        number = body.get("id")
+        if body.get("op") == "reply":
+            reply = self._replies.get(number) if isinstance(number, int) else None
             if reply is not None and not reply.done():
                 reply.set_result(body)
         elif body.get("op") == "welcome" and not self._welcomed.done():
             self._welcomed.set_result(body)
         elif body.get("op") == "ready":
-            self.ready.set()
+            self._note_ready(body)
+
+    def _note_ready(self, body: Json) -> None:
+        failed = body.get("failed")
+        if isinstance(failed, dict):
+            self.preload_failed = {str(name)[:100]: str(why)[:300] for name, why in list(failed.items())[:50]}
+        self.ready.set()
 
     def _fail(self, error: SandboxLost | ProtocolError) -> None:
         if self.failure is not None:
             return
         self.failure = error
-        for reply in self._replies.values():
-            if not reply.done():
-                reply.set_exception(error)
+        waiting: list[asyncio.Future[Any]] = [*self._replies.values(), *self._waiting_for_room]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
         if not self._welcomed.done():
             self._welcomed.set_exception(error)
             self._welcomed.exception()
@@ -266,3 +338,9 @@ class AgentStream:
             channel.wake()
         self.ready.set()
         self._more.set()
+
+
+def _seen(future: asyncio.Future[Json]) -> None:
+    """Nobody may be waiting for a reply any more when it fails; that is no news to log."""
+    if not future.cancelled():
+        future.exception()

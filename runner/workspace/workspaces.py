@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -16,6 +17,8 @@ from runner.workspace.history import Workspace
 from runner.workspace.ledger import Ledger
 from runner.workspace.manifest import Cause, Counts, Delta, Manifest, VersionInfo, now
 from runner.workspace.paths import check_conversation_id, check_record_name, check_tenant
+from runner.workspace.reuse import BlobIndex
+from runner.workspace.state import State
 
 _LOOKUPS_AT_ONCE: Final = 16
 _RETRIES: Final = 64
@@ -31,8 +34,8 @@ class Workspaces:
 
     async def find(self, tenant: str, identifier: str) -> Workspace | None:
         """The conversation's workspace, or None. A damaged one is ``StoreFailed``, never an empty one."""
-        known = self._known.get((check_tenant(tenant), check_conversation_id(identifier)))
-        if known is not None and not known.purged:
+        known = self._in_memory(tenant, identifier)
+        if known is not None:
             return known
         name, purged = await self._incarnation(tenant, identifier)
         if name is None or purged:
@@ -42,22 +45,21 @@ class Workspaces:
     async def create(self, tenant: str, identifier: str) -> tuple[Workspace, bool]:
         """The conversation's workspace, made when there is none; the second value says whether it was."""
         for _ in range(_RETRIES):
-            found = await self.find(tenant, identifier)
-            if found is not None:
-                return found, False
+            known = self._in_memory(tenant, identifier)
+            if known is not None:
+                return known, False
             name, purged = await self._incarnation(tenant, identifier)
+            if name is not None and not purged:
+                found = await self._load(tenant, identifier, name)
+                if found is not None:
+                    return found, False
             number = 1 if name is None else int(name) + (1 if purged else 0)
-            fresh = keys.incarnation_name(number)
-            created = True
-            try:
-                first = _first_version()
-                ledger = Ledger(self._store, keys.incarnation(tenant, identifier, fresh))
+            ledger = Ledger(self._store, keys.incarnation(tenant, identifier, keys.incarnation_name(number)))
+            first = _first_version()
+            with suppress(KeyExists):  # another was faster: find what it made
                 await ledger.append_version(first, None, Delta((), (), Counts()))
-            except KeyExists:
-                created = False
-            workspace = None if await ledger.purged() else await self._load(tenant, identifier, fresh)
-            if workspace is not None:
-                return workspace, created
+                state = State(first, (), BlobIndex())
+                return self._keep(Workspace(self._store, self._config, tenant, identifier, ledger, state)), True
         raise Conflict("The conversation is being deleted and created again by others; send it again.")
 
     async def list(self, tenant: str, after: str | None = None, limit: int = 100) -> list[str]:
@@ -136,13 +138,20 @@ class Workspaces:
 
     async def _load(self, tenant: str, identifier: str, incarnation: str) -> Workspace | None:
         loaded = await Workspace.load(self._store, self._config, tenant, identifier, incarnation)
-        if loaded is None:
-            return None
-        known = self._known.get((tenant, identifier))
-        if known is not None and known.incarnation == incarnation and not known.purged:
+        return None if loaded is None else self._keep(loaded)
+
+    def _in_memory(self, tenant: str, identifier: str) -> Workspace | None:
+        known = self._known.get((check_tenant(tenant), check_conversation_id(identifier)))
+        return None if known is None or known.purged else known
+
+    def _keep(self, workspace: Workspace) -> Workspace:
+        """The workspace under which an incarnation is known from now on: an earlier one, where there is one."""
+        key = (workspace.tenant, workspace.id)
+        known = self._known.get(key)
+        if known is not None and known.incarnation == workspace.incarnation and not known.purged:
             return known
-        self._known[(tenant, identifier)] = loaded
-        return loaded
+        self._known[key] = workspace
+        return workspace
 
 
 def _first_version() -> Manifest:

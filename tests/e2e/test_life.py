@@ -94,3 +94,19 @@ def test_purge_forgets_everything(http: httpx.Client) -> None:
     assert chat.run("x")["error"]["name"] == "NameError"
     assert chat.files() == []
     chat.purge()
+
+
+def test_bash_and_fresh_runs_leave_the_state_of_variables_alone(chat: Chat) -> None:
+    assert chat.ok("echo hi", language="bash")["interpreter"] == "new"
+    assert chat.ok("x = 1")["interpreter"] == "new"
+    assert chat.ok("echo $((1 + 1))", language="bash")["interpreter"] == "kept"
+    assert chat.run("x", fresh=True)["error"]["name"] == "NameError"
+    assert chat.ok("x")["interpreter"] == "kept"
+
+
+def test_a_sandbox_that_dies_in_a_run_costs_the_run_and_nothing_stored(chat: Chat) -> None:
+    chat.ok("open('before.txt', 'w').write('1')")
+    result = chat.run("import os, signal\nopen('after.txt', 'w').write('2')\nos.kill(-1, signal.SIGKILL)")
+    assert (result["outcome"], result["interpreter"]) == ("crashed", "lost")
+    after = chat.ok("print(open('before.txt').read())")
+    assert (after["stdout"], after["interpreter"]) == ("1\n", "new")

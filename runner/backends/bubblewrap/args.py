@@ -1,4 +1,4 @@
-"""Builds the command of a bubblewrap sandbox as a pure function; every flag is decided here.
+"""Builds the command of a bubblewrap sandbox as pure functions; every flag is decided here.
 
 Order of the launch: own cgroup → unprivileged uid → no new privileges → rlimits → bubblewrap with an empty
 environment and its options in a descriptor → seccomp → agent. No mount point lies below a folder that user
@@ -13,12 +13,25 @@ from runner.backends.base import SANDBOX_UID, WORKSPACE
 from runner.model import SandboxLimits
 
 HOSTNAME = "sandbox"
+# Facts about the host's kernel and devices that no program here needs; bwrap fails on one that does not exist.
+HOST_FACTS = tuple(
+    f"/proc/{name}"
+    for name in (
+        "config.gz", "kallsyms", "cmdline", "interrupts", "softirqs", "partitions", "diskstats", "keys", "key-users",
+        "kcore", "kmsg", "sysrq-trigger", "timer_list", "sched_debug", "latency_stats", "iomem", "ioports", "mdstat",
+        "swaps", "modules", "devices", "misc", "bootconfig", "locks", "schedstat", "zoneinfo", "buddyinfo",
+        "pagetypeinfo", "slabinfo", "vmallocinfo", "dma", "fb", "execdomains", "consoles",
+    )
+)  # fmt: skip
 
 
 def options(
-    rootfs: str, limits: SandboxLimits, environment: Mapping[str, str], seccomp_fd: int
+    rootfs: str, limits: SandboxLimits, environment: Mapping[str, str], hidden: Sequence[str] = ()
 ) -> list[str]:
-    """Options for ``bwrap --args FD``: only that number is visible in the sandbox's command line."""
+    """Options for ``bwrap --args FD``: only that number is visible in the command line on the host.
+
+    ``hidden`` lists files that exist in this host's /proc and cannot be opened in the sandbox.
+    """
     return [
         "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net",
         "--unshare-cgroup-try", "--disable-userns", "--as-pid-1",
@@ -26,13 +39,14 @@ def options(
         "--new-session", "--die-with-parent", "--cap-drop", "ALL",
         "--clearenv", *(part for name, value in environment.items() for part in ("--setenv", name, value)),
         "--ro-bind", rootfs, "/",
-        "--proc", "/proc", "--dev", "/dev",
+        "--proc", "/proc", *(part for path in hidden for part in ("--ro-bind", "/dev/null", path)),
+        "--dev", "/dev",
         *_tmpfs("/dev/shm", limits.shm_bytes),
         *_tmpfs("/tmp", limits.tmp_bytes),
         *_tmpfs("/home/sandbox", limits.home_bytes),
         *_tmpfs(WORKSPACE, limits.workspace_bytes),
         "--remount-ro", "/dev", "--remount-ro", "/",
-        "--chdir", "/", "--seccomp", str(seccomp_fd),
+        "--chdir", "/",
     ]  # fmt: skip
 
 
@@ -40,23 +54,18 @@ def _tmpfs(path: str, size: int) -> list[str]:
     return ["--perms", "0700", "--size", str(size), "--tmpfs", path]
 
 
-def command(
-    bwrap: str,
-    options_fd: int,
-    payload: Sequence[str],
-    limits: SandboxLimits,
-    host_uid: int | None,
-    cgroup_procs: Sequence[str],
-) -> list[str]:
-    """The whole chain of programs. ``host_uid`` is None when the runner itself is unprivileged."""
+def chain(bwrap: str, limits: SandboxLimits, host_uid: int | None, cgroup_procs: Sequence[str]) -> list[str]:
+    """The programs that become ``bwrap``, one after the other; each step that fails ends the launch.
+
+    ``host_uid`` is None when the runner itself is unprivileged.
+    """
     join = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 120; shift; n=$((n-1)); done; exec "$@"'
-    chain = ["/bin/sh", "-c", join, "sh", str(len(cgroup_procs)), *cgroup_procs]
-    chain += ["setpriv"]
+    programs = ["/bin/sh", "-c", join, "sh", str(len(cgroup_procs)), *cgroup_procs]
+    programs += ["setpriv"]
     if host_uid is not None:
-        chain += ["--reuid", str(host_uid), "--regid", str(host_uid), "--clear-groups", "--bounding-set=-all"]
-    chain += ["--no-new-privs", "--inh-caps=-all", "--"]
-    chain += ["prlimit", *rlimits(limits, own_uid=host_uid is not None), "--"]
-    return [*chain, bwrap, "--args", str(options_fd), "--", *payload]
+        programs += ["--reuid", str(host_uid), "--regid", str(host_uid), "--clear-groups", "--bounding-set=-all"]
+    programs += ["--no-new-privs", "--inh-caps=-all", "--"]
+    return [*programs, "prlimit", *rlimits(limits, own_uid=host_uid is not None), "--", bwrap]
 
 
 def rlimits(limits: SandboxLimits, *, own_uid: bool) -> list[str]:

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import secrets
+import signal
 from asyncio import StreamReader, StreamWriter
-from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 from runner.agent import loader
-from runner.backends.base import BackendReport, agent_command, agent_environment
-from runner.backends.bubblewrap import args, probe, seccomp
-from runner.backends.bubblewrap.cgroup import Group, Parents, find_parents
-from runner.backends.bubblewrap.config import UID_BASE, UID_COUNT, BubblewrapConfig
+from runner.backends import leases, records, seccomp
+from runner.backends.base import WORKSPACE, BackendReport, agent_command, agent_environment
+from runner.backends.bubblewrap import args, cgroup, probe
+from runner.backends.bubblewrap.cgroup import Group, Parents
+from runner.backends.bubblewrap.config import BubblewrapConfig
+from runner.backends.bubblewrap.launch import Plan
+from runner.backends.child import Child
 from runner.errors import BackendUnavailable
 from runner.model import SandboxSpec, SandboxUsage
 
-_STDERR_KEEP = 4096
+_START_S = 20.0
+_REAP_S = 1.0
+_END_S = 5.0
+_ADVICE = "a sandbox could not be started: run `foliobox doctor` to see which part is missing"
 
 
 class BubblewrapSandbox:
-    """A jail with the agent as its PID 1."""
+    """A jail with the agent as its PID 1, and everything of it on the host: process, groups, record, uid."""
 
-    def __init__(self, sandbox_id: str, process: Process, group: Group, record: Path) -> None:
-        assert process.stdout is not None and process.stdin is not None and process.stderr is not None
-        self._id = sandbox_id
-        self._process, self._group, self._record = process, group, record
-        self._reader, self._writer = process.stdout, process.stdin
-        self._stderr = b""
-        self._listener = asyncio.create_task(self._listen(process.stderr))
+    def __init__(self, sandbox_id: str, group: Group, record: Path, lease: leases.UidLease | None) -> None:
+        self._id, self._group, self._record, self._lease = sandbox_id, group, record, lease
+        self._child: Child | None = None
         self._destroyed: asyncio.Task[None] | None = None
 
     @property
@@ -40,16 +40,18 @@ class BubblewrapSandbox:
 
     @property
     def reader(self) -> StreamReader:
-        return self._reader
+        assert self._child is not None
+        return self._child.reader
 
     @property
     def writer(self) -> StreamWriter:
-        return self._writer
+        assert self._child is not None
+        return self._child.writer
 
     @property
     def last_words(self) -> str:
-        """The end of what the launch chain wrote to its standard error."""
-        return self._stderr.decode("utf-8", "replace").strip()
+        """The end of what the launch wrote to its standard error; complete once the sandbox is destroyed."""
+        return self._child.last_words.decode("utf-8", "replace").strip() if self._child is not None else ""
 
     async def usage(self) -> SandboxUsage:
         return self._group.usage()
@@ -57,24 +59,44 @@ class BubblewrapSandbox:
     async def reset_peak(self) -> None:
         self._group.reset_peak()
 
+    async def start(self, plan: Plan) -> None:
+        """Start the launch and hand the agent its sources. Raises OSError; then ``destroy`` is still due.
+
+        The sources are larger than a pipe, so they are taken only by an agent that runs behind all walls.
+        """
+        self._child = await plan.spawn()
+        await self._child.hand_over(plan.bundle, _START_S)
+
     async def destroy(self) -> None:
         if self._destroyed is None:
             self._destroyed = asyncio.create_task(self._destroy())
         await asyncio.shield(self._destroyed)
 
     async def _destroy(self) -> None:
+        child = self._child
+        if child is not None and child.running and _kill_children(child.pid):
+            # PID 1 takes its whole namespace along, and bwrap reaps it: no zombie is left to the host's init.
+            await child.ended(_REAP_S)
         await asyncio.to_thread(self._group.kill)
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        await self._process.wait()
-        self._writer.close()
-        self._listener.cancel()
+        if child is not None:
+            child.kill()
+            await child.ended(_END_S)
+            await child.close()
         if await asyncio.to_thread(self._group.remove):
-            self._record.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._record.unlink(missing_ok=True)
+            if self._lease is not None:
+                self._lease.release()
 
-    async def _listen(self, stderr: StreamReader) -> None:
-        while data := await stderr.read(_STDERR_KEEP):
-            self._stderr = (self._stderr + data)[-_STDERR_KEEP:]
+
+def _kill_children(pid: int) -> bool:
+    """SIGKILL for the direct children of a process; whether there were any."""
+    killed = False
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as file:
+        for child in file.read().split():
+            os.kill(int(child), signal.SIGKILL)
+            killed = True
+    return killed
 
 
 class BubblewrapBackend:
@@ -85,77 +107,63 @@ class BubblewrapBackend:
     def __init__(self, config: BubblewrapConfig) -> None:
         self._config = config
         self._parents: Parents | None = None
-        self._uids: set[int] = set()
-
-    async def probe(self) -> BackendReport:
-        return await asyncio.to_thread(probe.probe, self._config, self.parents)
+        self._hidden = tuple(path for path in args.HOST_FACTS if os.path.exists(path))
 
     @property
     def parents(self) -> Parents:
         """Where this runner may make control groups; looked up once."""
         if self._parents is None:
-            self._parents = find_parents()
+            self._parents = cgroup.find_parents()
         return self._parents
 
+    async def probe(self) -> BackendReport:
+        report, self._parents = await asyncio.to_thread(probe.probe, self._config, self._hidden, self.parents)
+        return report
+
     async def create(self, spec: SandboxSpec) -> BubblewrapSandbox:
+        starting = asyncio.create_task(self._create(spec))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(BackendUnavailable):
+                await (await starting).destroy()
+            raise
+
+    async def _create(self, spec: SandboxSpec) -> BubblewrapSandbox:
         if self._config.bwrap is None:
             raise BackendUnavailable("bubblewrap is not installed: install the package bubblewrap")
-        uid = self._take_uid() if self._config.privileged else None
-        group, fds = Group({}), list[int]()
+        lease = leases.take_uid() if self._config.privileged else None
+        group = Group.planned(self.parents, spec.sandbox_id)
         record = self._config.state / f"{spec.sandbox_id}.json"
+        sandbox = BubblewrapSandbox(spec.sandbox_id, group, record, lease)
         try:
-            group = await asyncio.to_thread(Group.create, self.parents, spec.sandbox_id, spec.limits)
-            self._config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-            record.write_text(json.dumps({"groups": group.folders, "uid": uid}))
-            filter_fd = _memory_file("seccomp", seccomp.program())
-            fds.append(filter_fd)
-            rootfs = str(self._config.rootfs.resolve(strict=True))
-            options = args.options(rootfs, spec.limits, agent_environment(spec.limits), filter_fd)
-            fds.append(_memory_file("options", b"".join(option.encode() + b"\0" for option in options)))
-            payload = agent_command(
-                self._config.agent_python, {"root": "/workspace", "python": self._config.python}
-            )
-            command = args.command(self._config.bwrap, fds[1], payload, spec.limits, uid, group.procs)
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, pass_fds=fds, env={"PATH": "/usr/bin:/bin"}, cwd="/"
-            )
-        except OSError as error:
-            await asyncio.to_thread(group.remove)
-            record.unlink(missing_ok=True)
-            raise BackendUnavailable(
-                "bubblewrap could not be started: run `foliobox doctor` to see which part is missing",
-                cause=repr(error),
-            ) from error
-        finally:
-            for fd in fds:
-                os.close(fd)
-        sandbox = BubblewrapSandbox(spec.sandbox_id, process, group, record)
-        sandbox.writer.write(loader.bundle())
+            uid = lease.uid if lease is not None else None
+            records.write(self._config.state, spec.sandbox_id, {"groups": group.folders, "uid": uid})
+            await asyncio.to_thread(group.make, spec.limits)
+            await sandbox.start(self.plan(self._config.bwrap, spec, uid, group.procs))
+        except Exception as error:
+            await sandbox.destroy()
+            cause = "; ".join(filter(None, (f"{type(error).__name__}: {error}", sandbox.last_words)))
+            raise BackendUnavailable(_ADVICE, cause=cause) from error
         return sandbox
 
+    def plan(self, bwrap: str, spec: SandboxSpec, uid: int | None, procs: list[str]) -> Plan:
+        """How a sandbox is started. Raises OSError or ImportError when a part is missing."""
+        rootfs = str(self._config.rootfs.resolve(strict=True))
+        agent: dict[str, object] = {"root": WORKSPACE, "python": self._config.python}
+        return Plan(
+            chain=args.chain(bwrap, spec.limits, uid, procs),
+            options=args.options(rootfs, spec.limits, agent_environment(spec.limits), self._hidden),
+            payload=agent_command(self._config.agent_python, agent),
+            seccomp=seccomp.program(),
+            bundle=loader.bundle(),
+        )
+
     async def sweep(self) -> int:
-        return await asyncio.to_thread(self._sweep)
+        return await asyncio.to_thread(records.sweep, self._config.state, self._end_leftover)
 
-    def _sweep(self) -> int:
-        count = 0
-        for record in sorted(self._config.state.glob("*.json")):
-            with contextlib.suppress(OSError, ValueError):
-                Group.reopen(json.loads(record.read_text())["groups"]).remove()
-            record.unlink(missing_ok=True)
-            count += 1
-        return count
-
-    def _take_uid(self) -> int:
-        """A host uid that no other sandbox of this runner has had."""
-        while True:
-            uid = UID_BASE + secrets.randbelow(UID_COUNT)
-            if uid not in self._uids:
-                self._uids = self._uids | {uid} if len(self._uids) < UID_COUNT // 2 else {uid}
-                return uid
-
-
-def _memory_file(name: str, content: bytes) -> int:
-    fd = os.memfd_create(name, 0)
-    os.write(fd, content)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    def _end_leftover(self, name: str, record: records.Json) -> bool:
+        """End a dead runner's sandbox by what it noted, and by its name where groups are made now."""
+        noted = record.get("groups")
+        folders = [folder for folder in noted if isinstance(folder, str)] if isinstance(noted, list) else []
+        return Group.reopen([*folders, *Group.planned(self.parents, name).folders]).remove()

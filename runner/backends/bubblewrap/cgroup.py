@@ -18,6 +18,7 @@ from runner.model import SandboxLimits, SandboxUsage
 ROOT = Path("/sys/fs/cgroup")
 V1_CONTROLLERS = ("memory", "pids", "cpu")
 PREFIX = "foliobox-"
+LEAF = "runner.foliobox"
 _PERIOD_US = 100_000
 
 
@@ -58,6 +59,8 @@ def _usable(base: Path, relative: str) -> Path | None:
     place = base / relative
     if not place.is_dir():
         place = base  # the path may be of an outer cgroup namespace
+    if place.name == LEAF:
+        place = place.parent  # a runner before this one in the same session moved us there
     return place if os.access(place / "cgroup.procs", os.W_OK) and os.access(place, os.W_OK) else None
 
 
@@ -71,7 +74,7 @@ def _delegate(group: Path) -> bool:
         if {"memory", "pids", "cpu"} <= set(control.read_text().split()):
             return True
         if (group / "cgroup.type").exists():  # not the root: processes may live in leaves only
-            leaf = group / "foliobox-runner"
+            leaf = group / LEAF
             leaf.mkdir(exist_ok=True)
             for pid in (group / "cgroup.procs").read_text().split():
                 (leaf / "cgroup.procs").write_text(pid)
@@ -84,31 +87,36 @@ def _delegate(group: Path) -> bool:
 class Group:
     """The groups of one sandbox. Never reused: what one sandbox leaves charged must not harm the next."""
 
-    def __init__(self, folders: dict[str, Path]) -> None:
-        self._folders = folders
+    def __init__(self, folders: dict[str, Path], controllers_v2: bool = False) -> None:
+        self._folders, self._controllers_v2 = folders, controllers_v2
+        self._peak: int | None = None
+        self._peak_known = True
 
     @classmethod
-    def create(cls, parents: Parents, name: str, limits: SandboxLimits) -> Group:
-        """Make and limit the groups. Raises OSError; then nothing is left behind."""
-        group = cls({})
-        try:
-            if parents.v2 is not None:
-                group._make("v2", parents.v2 / f"{PREFIX}{name}")
-                if parents.v2_controllers:
-                    group._limit_v2(limits)
-            if not parents.v2_controllers:
-                for controller, parent in parents.v1.items():
-                    group._make(controller, parent / f"{PREFIX}{name}")
-                group._limit_v1(limits)
-        except OSError:
-            group.remove()
-            raise
-        return group
+    def planned(cls, parents: Parents, name: str) -> Group:
+        """The groups that ``make`` will make; nothing is made yet."""
+        folders: dict[str, Path] = {}
+        if parents.v2 is not None:
+            folders["v2"] = parents.v2 / f"{PREFIX}{name}"
+        if not parents.v2_controllers:
+            folders |= {controller: parent / f"{PREFIX}{name}" for controller, parent in parents.v1.items()}
+        return cls(folders, parents.v2_controllers)
+
+    def make(self, limits: SandboxLimits) -> None:
+        """Make and limit the groups. Raises OSError; then ``remove`` is due."""
+        for folder in self._folders.values():
+            folder.mkdir()
+        if self._controllers_v2:
+            self._limit_v2(limits)
+        else:
+            self._limit_v1(limits)
 
     @classmethod
     def reopen(cls, folders: list[str]) -> Group:
-        """The groups of a dead runner's sandbox, for removal."""
-        return cls({f"{index}": Path(folder) for index, folder in enumerate(folders)})
+        """The groups of a dead runner's sandbox, for removal; a path that is no group of ours is left out."""
+        ours = [Path(folder) for folder in dict.fromkeys(folders)]
+        ours = [folder for folder in ours if folder.name.startswith(PREFIX) and ".." not in folder.parts]
+        return cls({f"{index}": folder for index, folder in enumerate(ours)})
 
     @property
     def folders(self) -> list[str]:
@@ -129,20 +137,37 @@ class Group:
                 _read_int(folder / "memory.max_usage_in_bytes"),
                 _read_key(folder / "memory.oom_control", "oom_kill"),
             )
-        if "v2" in self._folders and (self._folders["v2"] / "memory.current").exists():
+        if self._controllers_v2:
             folder = self._folders["v2"]
             return SandboxUsage(
                 _read_int(folder / "memory.current"),
-                _read_int(folder / "memory.peak"),
+                self._peak_v2(folder / "memory.peak"),
                 _read_key(folder / "memory.events", "oom_kill"),
             )
         return SandboxUsage()
 
     def reset_peak(self) -> None:
-        """Peaks count from now (v1 only: on v2 the mark belongs to a descriptor, Linux 6.12)."""
+        """Peaks count from now; on v2 the new mark belongs to a descriptor (Linux 6.12), else it is unknown."""
         if "memory" in self._folders:
             with contextlib.suppress(OSError):
                 (self._folders["memory"] / "memory.max_usage_in_bytes").write_text("0")
+        elif self._controllers_v2:
+            try:
+                if self._peak is None:
+                    self._peak = os.open(self._folders["v2"] / "memory.peak", os.O_RDWR | os.O_CLOEXEC)
+                os.write(self._peak, b"reset")
+            except OSError:
+                self._peak_known = False
+
+    def _peak_v2(self, path: Path) -> int | None:
+        if not self._peak_known:
+            return None
+        if self._peak is None:
+            return _read_int(path)
+        try:
+            return int(os.pread(self._peak, 64, 0))
+        except (OSError, ValueError):
+            return None
 
     def kill(self) -> None:
         """End every process of the sandbox: by ``cgroup.kill`` where it exists, else by rounds of SIGKILL."""
@@ -163,28 +188,19 @@ class Group:
     def remove(self, limit_s: float = 5.0) -> bool:
         """Kill, then remove the groups; False when some could not be removed in time (zombies hold them)."""
         self.kill()
+        if self._peak is not None:
+            os.close(self._peak)
+            self._peak, self._peak_known = None, False
         deadline = time.monotonic() + limit_s
         left = [folder for folder in self._folders.values() if folder.exists()]
         while left:
-            for folder in list(left):
-                with contextlib.suppress(FileNotFoundError):
-                    try:
-                        folder.rmdir()
-                    except FileNotFoundError:
-                        pass
-                    except OSError:
-                        continue
-                left.remove(folder)
+            left = [folder for folder in left if not _removed(folder)]
             if left:
                 if time.monotonic() > deadline:
                     return False
                 self.kill()
                 time.sleep(0.01)
         return True
-
-    def _make(self, key: str, folder: Path) -> None:
-        folder.mkdir()
-        self._folders[key] = folder
 
     def _limit_v2(self, limits: SandboxLimits) -> None:
         folder = self._folders["v2"]
@@ -206,6 +222,16 @@ class Group:
         if "cpu" in self._folders:
             (self._folders["cpu"] / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
             (self._folders["cpu"] / "cpu.cfs_quota_us").write_text(str(int(limits.cpus * _PERIOD_US)))
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _pids(folder: Path) -> list[int]:

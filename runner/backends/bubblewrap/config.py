@@ -9,10 +9,6 @@ from pathlib import Path
 
 from runner import environment
 
-# Above every range that systemd and user name space tools hand out (see systemd's UIDS-GIDS document).
-UID_BASE = 1_900_000_000
-UID_COUNT = 65_536
-
 
 @dataclass(frozen=True, slots=True)
 class BubblewrapConfig:

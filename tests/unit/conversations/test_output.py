@@ -59,7 +59,7 @@ async def test_the_end_comes_from_the_agent_when_it_stopped_forwarding(workspace
 
 async def test_a_cut_character_does_not_show_as_garbage(workspace: Workspace) -> None:
     text, _, _ = await record(workspace, ["中" * 100], 100)
-    assert "\ufffd" not in text.split("…")[-1]
+    assert "\ufffd" not in text
 
 
 async def test_pictures_become_references(workspace: Workspace) -> None:

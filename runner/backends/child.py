@@ -1,0 +1,107 @@
+"""A child process with real pipes at its stdio, on any event loop.
+
+Loops bring their own ways to start processes; uvloop's gives the child socket pairs and leaves copies of them
+inheritable, so that everything in a sandbox could write to the host's stream. Here the child gets descriptors
+0, 1, 2 and those named, and each pipe goes one way only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
+from collections.abc import Mapping, Sequence
+
+_STDERR_KEEP = 4096
+
+
+class Child:
+    """A started process; ``last_words`` is the end of its standard error."""
+
+    def __init__(self, process: subprocess.Popen[bytes], reader: StreamReader, writer: StreamWriter) -> None:
+        self.pid = process.pid
+        self.reader, self.writer = reader, writer
+        self.last_words = b""
+        self._process = process
+        self._ended = asyncio.Event()
+        self._transports: list[asyncio.BaseTransport] = [writer.transport]
+        self._listener: asyncio.Task[None] | None = None
+        self._pidfd = os.pidfd_open(process.pid)
+        asyncio.get_running_loop().add_reader(self._pidfd, self._reap)
+
+    @classmethod
+    async def start(cls, command: Sequence[str], fds: Sequence[int], env: Mapping[str, str]) -> Child:
+        """Start a program in the calling thread, which it may be bound to. Raises OSError."""
+        process = _open(command, fds, env)
+        try:
+            return await cls._connected(process)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+    @classmethod
+    async def _connected(cls, process: subprocess.Popen[bytes]) -> Child:
+        loop = asyncio.get_running_loop()
+        reader, errors = StreamReader(), StreamReader()
+        out, _ = await loop.connect_read_pipe(lambda: StreamReaderProtocol(reader), process.stdout)
+        err, _ = await loop.connect_read_pipe(lambda: StreamReaderProtocol(errors), process.stderr)
+        into, protocol = await loop.connect_write_pipe(lambda: StreamReaderProtocol(StreamReader()), process.stdin)
+        child = cls(process, reader, StreamWriter(into, protocol, None, loop))
+        child._transports += [out, err]
+        child._listener = asyncio.create_task(child._listen(errors))
+        return child
+
+    def _reap(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._process.wait()
+        self._ended.set()
+
+    async def _listen(self, errors: StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            while data := await errors.read(_STDERR_KEEP):
+                self.last_words = (self.last_words + data)[-_STDERR_KEEP:]
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not been seen to end."""
+        return not self._ended.is_set()
+
+    def kill(self) -> None:
+        """SIGKILL, unless it has ended."""
+        if self.running:
+            self._process.send_signal(signal.SIGKILL)
+
+    async def ended(self, limit_s: float) -> bool:
+        """Whether it ends within a time."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ended.wait(), limit_s)
+        return not self.running
+
+    async def hand_over(self, data: bytes, limit_s: float) -> None:
+        """Write and see it taken. Raises OSError when the child ends first or takes too long."""
+        self.writer.transport.set_write_buffer_limits(0)
+        self.writer.write(data)
+        try:
+            await asyncio.wait_for(self.writer.drain(), limit_s)
+        except TimeoutError:
+            raise OSError(f"the agent did not start within {limit_s:.0f} s") from None
+
+    async def close(self) -> None:
+        """Hear the last words, then close the pipes; call after the end of everything that holds them."""
+        if self._listener is not None:
+            await asyncio.wait([self._listener], timeout=1.0)
+            self._listener.cancel()
+        for transport in self._transports:
+            transport.close()
+
+
+def _open(command: Sequence[str], fds: Sequence[int], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        pass_fds=fds, env=env, cwd="/", bufsize=0,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Sandboxes in name only, for hosts that refuse namespaces: the same root file system and agent under proot."""

@@ -1,0 +1,201 @@
+"""Starts sandboxes that isolate nothing, under proot; for demos and tests on hosts that refuse namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from asyncio import StreamReader, StreamWriter
+from pathlib import Path
+
+from runner.agent import loader
+from runner.backends import leases, records, seccomp
+from runner.backends.base import WORKSPACE, BackendReport, Wall, agent_command, agent_environment, image_name
+from runner.backends.child import Child
+from runner.backends.unisolated import args, shim
+from runner.backends.unisolated.config import UnisolatedConfig
+from runner.backends.unisolated.family import Family
+from runner.errors import BackendUnavailable
+from runner.model import SandboxLimits, SandboxSpec, SandboxUsage
+
+WALLS = ("namespaces", "seccomp", "no-new-privileges", "own-uid", "cgroups")
+NO_WALL = "SANDBOX_ALLOW_UNISOLATED=1: code runs on this host without it"
+PREFIX = "foliobox-unisolated-"
+_START_S = 30.0
+_END_S = 5.0
+# What the agent needs of proot: paths, children, memory that stays readable after giving up the dumpable flag.
+_LOOK = """
+import ctypes, os, subprocess
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+with open("/workspace/probe", "w") as file:
+    file.write("foliobox\\n")
+assert os.path.isfile("/etc/foliobox/image.json") and os.stat("/workspace/probe").st_size == 9
+print(subprocess.run(["/bin/cat", "/workspace/probe"], capture_output=True, check=True).stdout.decode(), end="")
+"""
+
+
+class UnisolatedSandbox:
+    """Processes under proot with private folders on the host's disk."""
+
+    def __init__(self, sandbox_id: str, private: Path, record: Path, lease: leases.UidLease | None) -> None:
+        self._id, self._private, self._record, self._lease = sandbox_id, private, record, lease
+        self._child: Child | None = None
+        self._destroyed: asyncio.Task[None] | None = None
+
+    @property
+    def sandbox_id(self) -> str:
+        return self._id
+
+    @property
+    def reader(self) -> StreamReader:
+        assert self._child is not None
+        return self._child.reader
+
+    @property
+    def writer(self) -> StreamWriter:
+        assert self._child is not None
+        return self._child.writer
+
+    @property
+    def last_words(self) -> str:
+        """The end of what the launch wrote to its standard error; complete once the sandbox is destroyed."""
+        return self._child.last_words.decode("utf-8", "replace").strip() if self._child is not None else ""
+
+    async def usage(self) -> SandboxUsage:
+        return SandboxUsage()
+
+    async def reset_peak(self) -> None:
+        return None
+
+    async def start(self, child: Child, bundle: bytes) -> None:
+        """Hand the agent its sources. Raises OSError; then ``destroy`` is still due."""
+        self._child = child
+        await child.hand_over(bundle, _START_S)
+
+    async def destroy(self) -> None:
+        if self._destroyed is None:
+            self._destroyed = asyncio.create_task(self._destroy())
+        await asyncio.shield(self._destroyed)
+
+    async def _destroy(self) -> None:
+        child, gone = self._child, True
+        if child is not None:
+            uid = self._lease.uid if self._lease is not None else None
+            gone = await asyncio.to_thread(Family(self._id, child.pid if child.running else 0, uid).kill)
+            child.kill()
+            await child.ended(_END_S)
+            await child.close()
+        if gone and await asyncio.to_thread(remove_tree, self._private):
+            with contextlib.suppress(OSError):
+                self._record.unlink(missing_ok=True)
+            if self._lease is not None:
+                self._lease.release()
+
+
+class UnisolatedBackend:
+    """The backend without walls; only the registry decides that it may be used."""
+
+    name = "unisolated"
+
+    def __init__(self, config: UnisolatedConfig) -> None:
+        self._config = config
+
+    async def probe(self) -> BackendReport:
+        if self._config.proot is None:
+            return self._unavailable("proot is not installed: install the package proot")
+        if not (self._config.rootfs / "etc/foliobox/image.json").is_file():
+            return self._unavailable(f"no root file system at {self._config.rootfs}: run `make setup`")
+        try:
+            sandbox = await self._create(SandboxSpec("probe-" + os.urandom(4).hex(), SandboxLimits()), probing=True)
+        except BackendUnavailable as error:
+            return self._unavailable(f"{error.detail} ({error.cause})")
+        seen = await asyncio.wait_for(sandbox.reader.read(1 << 10), _START_S)
+        await sandbox.destroy()
+        if seen != b"foliobox\n":
+            return self._unavailable(f"proot does not work here: {sandbox.last_words or seen!r}")
+        walls = tuple(Wall(name, False, NO_WALL) for name in WALLS)
+        detail = "no isolation at all: for demos and tests on loopback only"
+        return BackendReport(self.name, True, "none", image_name(self._config.rootfs), True, detail, walls)
+
+    def _unavailable(self, detail: str) -> BackendReport:
+        return BackendReport(self.name, False, "none", detail=detail)
+
+    async def create(self, spec: SandboxSpec) -> UnisolatedSandbox:
+        starting = asyncio.create_task(self._create(spec))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(BackendUnavailable):
+                await (await starting).destroy()
+            raise
+
+    async def _create(self, spec: SandboxSpec, *, probing: bool = False) -> UnisolatedSandbox:
+        if self._config.proot is None:
+            raise BackendUnavailable("proot is not installed: install the package proot")
+        lease = leases.take_uid() if self._config.privileged else None
+        private = Path(tempfile.gettempdir()) / f"{PREFIX}{spec.sandbox_id}"
+        record = self._config.state / f"{spec.sandbox_id}.json"
+        sandbox = UnisolatedSandbox(spec.sandbox_id, private, record, lease)
+        try:
+            uid = lease.uid if lease is not None else None
+            records.write(self._config.state, spec.sandbox_id, {"uid": uid})
+            _make_private(private, uid)
+            payload = [self._config.agent_python, "-I", "-S", "-c", _LOOK] if probing else self._agent()
+            child = await self._spawn(self._config.proot, spec, private, uid, payload)
+            await sandbox.start(child, b"" if probing else loader.bundle())
+        except Exception as error:
+            await sandbox.destroy()
+            cause = "; ".join(filter(None, (f"{type(error).__name__}: {error}", sandbox.last_words)))
+            raise BackendUnavailable("proot could not start the agent", cause=cause) from error
+        return sandbox
+
+    def _agent(self) -> list[str]:
+        return agent_command(self._config.agent_python, {"root": WORKSPACE, "python": self._config.python})
+
+    async def _spawn(self, proot: str, spec: SandboxSpec, private: Path, uid: int | None, payload: list[str]) -> Child:
+        rootfs = str(self._config.rootfs.resolve(strict=True))
+        launcher = [self._config.launcher, "-I", "-S", shim.__file__]
+        fd = os.memfd_create("filter", os.MFD_CLOEXEC)
+        try:
+            os.write(fd, seccomp.compatible())
+            os.lseek(fd, 0, os.SEEK_SET)
+            command = args.command(launcher, proot, rootfs, private, payload, spec.limits, uid, fd)
+            env = args.environment(agent_environment(spec.limits), spec.sandbox_id, private)
+            return await Child.start(command, (fd,), env)
+        finally:
+            os.close(fd)
+
+    async def sweep(self) -> int:
+        return await asyncio.to_thread(records.sweep, self._config.state, _end_leftover)
+
+
+def _make_private(private: Path, uid: int | None) -> None:
+    for folder in (private, *(private / name for name in (*args.FOLDERS, args.GLUE))):
+        folder.mkdir(mode=0o700)
+        if uid is not None:
+            os.chown(folder, uid, uid)
+
+
+def _end_leftover(name: str, record: records.Json) -> bool:
+    uid = record.get("uid")
+    own = uid if isinstance(uid, int) and leases.UID_BASE <= uid < leases.UID_BASE + leases.UID_COUNT else None
+    private = Path(tempfile.gettempdir()) / f"{PREFIX}{name}"
+    return Family(name, 0, own).kill() and remove_tree(private)
+
+
+def remove_tree(folder: Path) -> bool:
+    """Remove a folder that hostile code filled; its processes are gone, so nothing changes meanwhile."""
+
+    def open_up(_: object, path: str, __: object) -> None:
+        with contextlib.suppress(OSError):
+            os.chmod(os.path.dirname(path), 0o700)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+
+    for _ in range(3):
+        if not folder.exists():
+            return True
+        shutil.rmtree(folder, onerror=open_up)
+    return not folder.exists()

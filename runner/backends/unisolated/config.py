@@ -1,0 +1,31 @@
+"""Settings of the unisolated backend; they follow from those of bubblewrap, whose place it takes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class UnisolatedConfig:
+    """``rootfs`` as for bubblewrap; ``state`` holds a record for each live sandbox."""
+
+    rootfs: Path
+    state: Path
+    proot: str | None
+    launcher: str = sys.executable
+    python: str = "/opt/venv/bin/python"
+    agent_python: str = "/usr/bin/python3"
+
+    @classmethod
+    def beside(cls, rootfs: Path, state: Path) -> UnisolatedConfig:
+        """With the program ``proot`` of this host, and records in a folder of their own."""
+        return cls(rootfs, state.with_name("run-unisolated"), shutil.which("proot"))
+
+    @property
+    def privileged(self) -> bool:
+        """Whether the runner may give up its uid for each sandbox."""
+        return os.geteuid() == 0

@@ -1,0 +1,115 @@
+"""Fixtures of hostile tests: a strong place, weakened places, and the look around after every case."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.hostile.support import outside, weakness
+from tests.hostile.support.place import Place
+from tests.support.runner import Chat, Runner
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+WEAK_SITE = Path(__file__).resolve().parent / "support" / "weak_site"
+Weaken = Callable[..., Place]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These cases look at other processes' memory and descriptors: as a user they cannot tell anything."""
+    if os.geteuid() != 0:
+        for item in items:
+            if "tests/hostile" in item.nodeid:
+                item.add_marker(pytest.mark.skip(reason="needs root: the verdict is read from /proc of the host"))
+
+
+@pytest.fixture(scope="session")
+def neighbour(http: httpx.Client) -> Iterator[Chat]:
+    """A conversation that nobody attacks and that must go on working."""
+    chat = Chat(http)
+    chat.ok("kept = 1")
+    yield chat
+    chat.purge()
+
+
+@pytest.fixture(autouse=True)
+def aftermath(runner: Runner, http: httpx.Client, neighbour: Chat) -> Iterator[None]:
+    """After each case: health, the neighbour's variables, and nothing left of sandboxes that are gone."""
+    known = set(outside.records(runner))
+    yield
+    known |= set(outside.records(runner))
+    assert http.get("/healthz").json()["ok"]
+    neighbour.ok("kept += 1")
+    outside.wait_for(lambda: not outside.left_on_host(runner, known), "groups and mounts of the case are gone")
+
+
+@pytest.fixture
+def strong(runner: Runner, chat: Chat) -> Place:
+    """A fresh conversation behind all walls."""
+    return Place(runner, chat)
+
+
+class WeakService:
+    """The real service with walls taken out; each conversation gets a sandbox started by the latest order."""
+
+    def __init__(self, data: Path, **settings: str) -> None:
+        self._order = data.with_suffix(".weakness")
+        self.order((), "")
+        env = {
+            "SANDBOX_POOL_SIZE": "0",
+            "PYTHONPATH": os.pathsep.join((str(WEAK_SITE), str(REPOSITORY))),
+            weakness.FILE: str(self._order),
+            **settings,
+        }
+        self.runner = Runner(data, env)
+
+    def order(self, names: tuple[str, ...], folder: str) -> None:
+        """Which walls the next sandboxes lack, and the folder of the host they are about."""
+        self._order.write_text(json.dumps({"names": names, "folder": folder}))
+
+
+@pytest.fixture(scope="session")
+def weak_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WeakService]:
+    """One weakened service for all controls."""
+    service = WeakService(tmp_path_factory.mktemp("weak") / "data")
+    service.runner.start()
+    yield service
+    service.runner.stop()
+
+
+@pytest.fixture
+def weaken(weak_service: WeakService) -> Iterator[Weaken]:
+    """``weaken("no_seccomp", …, folder=…)`` gives a fresh conversation without those walls."""
+    with weak_service.runner.client() as http:
+        chats: list[Chat] = []
+
+        def make(*names: str, folder: Path | str = "") -> Place:
+            weak_service.order(names, str(folder))
+            chats.append(Chat(http))
+            place = Place(weak_service.runner, chats[-1])
+            place.say("print()")
+            return place
+
+        yield make
+        for chat in chats:
+            chat.purge()
+
+
+@pytest.fixture
+def host_folder(tmp_path: Path) -> Path:
+    """A folder of the host with a canary that everybody could read and write, if they reached it."""
+    folder = tmp_path / "host"
+    folder.mkdir()
+    canary = folder / "canary"
+    canary.write_text("canary of the host\n")
+    for path in (folder, canary):
+        path.chmod(0o777)
+    for parent in tmp_path.parents:
+        if parent.is_relative_to("/tmp") and parent != Path("/tmp"):
+            parent.chmod(0o755)
+    tmp_path.chmod(0o755)
+    return folder

@@ -1,0 +1,110 @@
+"""Cases 17, 22 and 23 and finding 9: memory, in-memory folders and their inodes are bounded for each sandbox.
+
+Controls: a sandbox without a group makes more files than the group of the strong one let it, and /dev of a
+launch that does not remount it takes bytes (``test_bubblewrap_args`` holds the flag).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.conftest import WeakService
+from tests.hostile.support import outside
+from tests.hostile.support.place import Place
+from tests.support.runner import Chat
+
+SMALL = {"SANDBOX_MEMORY": "320m", "SANDBOX_WORKSPACE_SIZE": "16m", "SANDBOX_TMPFS_SIZE": "16m"}
+INODES = """
+import os
+for folder in ("/home/sandbox", "/dev/shm"):
+    for number in range(4):
+        with open(f"{{folder}}/fill{{number}}", "wb", buffering=0) as file:
+            for _ in range(15):
+                file.write(bytes(1 << 20))
+made = 0
+for folder in range({folders}):
+    os.mkdir(f"/tmp/d{{folder}}")
+    for name in range(1000):
+        os.close(os.open(f"/tmp/d{{folder}}/{{name}}", os.O_CREAT | os.O_WRONLY))
+        made += 1
+print(made)
+"""
+FOLDERS = {"/workspace": 16 << 20, "/tmp": 16 << 20, "/home/sandbox": 64 << 20, "/dev/shm": 64 << 20}
+FILL = """
+import errno, os
+for folder in {folders!r}:
+    size, ends = 0, []
+    for part in range(8):
+        with open(f"{{folder}}/fill{{part}}", "wb", buffering=0) as file:
+            try:
+                for _ in range(64):
+                    size += file.write(bytes(1 << 20))
+            except OSError as error:
+                ends.append(error.errno)
+    for part in range(8):
+        os.unlink(f"{{folder}}/fill{{part}}")
+    print(folder, size, errno.ENOSPC in ends)
+"""
+
+
+Make = Callable[..., Place]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
+    """Conversations of a service whose sandboxes are small, strong unless walls are named."""
+    service = WeakService(tmp_path_factory.mktemp("small") / "data", **SMALL)
+    service.runner.start()
+    with service.runner.client() as http:
+
+        def make(*names: str) -> Place:
+            service.order(names, "")
+            return Place(service.runner, Chat(http))
+
+        yield make
+    service.runner.stop()
+
+
+def test_inodes_are_bounded_by_the_group_and_nobody_else_notices(small: Make) -> None:
+    before = os.statvfs("/").f_ffree
+    peer, bomber = small(), small()
+    peer.say("kept = 1")
+    result = bomber.run(INODES.format(folders=300), timeout_ms=60_000)
+    assert result["outcome"] in ("oom", "crashed", "error"), result
+    assert result["outcome"] != "error" or "No space" in result["error"]["message"]
+    assert peer.say("print(kept)") == "1\n"
+    assert before - os.statvfs("/").f_ffree < 10_000
+    bomber.chat.purge()
+    peer.chat.purge()
+
+
+def test_control_without_a_group_inodes_are_not_bounded(small: Make) -> None:
+    place = small("no_cgroup")
+    assert place.say(INODES.format(folders=200), timeout_ms=60_000) == "200000\n"
+    place.chat.purge()
+
+
+def test_folders_fill_up_alone_and_together_stay_below_half_the_memory(small: Make) -> None:
+    place = small()
+    told = place.say(FILL.format(folders=list(FOLDERS)), timeout_ms=60_000).split()
+    assert told[2::3] == ["True"] * 4
+    agent, sizes = place.agent, {}
+    for folder in FOLDERS:
+        facts = os.statvfs(f"/proc/{agent}/root{folder}")
+        sizes[folder] = facts.f_blocks * facts.f_frsize
+    assert sizes == FOLDERS
+    assert sum(sizes.values()) <= (320 << 20) // 2
+    place.chat.purge()
+
+
+def test_device_folder_takes_no_files(strong: Place) -> None:
+    told = strong.run("open('/dev/fill', 'wb')")["error"]
+    assert told["message"].startswith("[Errno 30]")
+    held = Path(f"/proc/{strong.agent}/mountinfo").read_text().splitlines()
+    (device,) = [line for line in held if line.split()[4] == "/dev"]
+    assert "ro" in device.split()[5].split(",")
+    assert outside.alive(strong.agent)

@@ -1,0 +1,1 @@
+"""Tests of the same layer as the folder names."""

@@ -1,0 +1,282 @@
+"""Code that breaks things: what it may cost, and that the outcome says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from runner.model import Outcome
+from tests.integration.interpreter.jail import Jail
+from tests.unit.agent.lab import repeat
+
+# Code, the outcome it has, whether the interpreter is kept.
+BREAKERS = {
+    "os._exit": ("import os; os._exit(4)", Outcome.CRASHED, "lost"),
+    "abort": ("import os; os.abort()", Outcome.CRASHED, "lost"),
+    "segfault": ("import ctypes; ctypes.string_at(0)", Outcome.CRASHED, "lost"),
+    "kill self": ("import os; os.kill(os.getpid(), 9)", Outcome.CRASHED, "lost"),
+    "close everything": ("import os; os.closerange(3, 65536)", Outcome.CRASHED, "lost"),
+    "kill parent": ("import os; os.kill(os.getppid(), 9)", Outcome.OK, "kept"),
+    "stop parent": ("import os; os.kill(os.getppid(), 19)", Outcome.OK, "kept"),
+    "kill one": ("import os; os.kill(1, 9)", Outcome.OK, "kept"),
+    "kill all": ("import os\nfor n in (15, 2, 9): os.kill(-1, n)", None, None),
+    "close output": ("import os; os.close(1); os.close(2)", Outcome.OK, "kept"),
+    "close sys.stdout": ("import sys; sys.stdout.close(); sys.stderr.close()", Outcome.OK, "kept"),
+    "own interrupt": ("raise KeyboardInterrupt", Outcome.ERROR, "kept"),
+    "signal interrupt": ("import signal; signal.raise_signal(signal.SIGINT)", Outcome.ERROR, "kept"),
+    "thread interrupt": ("import _thread; _thread.interrupt_main()\nwhile True: pass", Outcome.ERROR, "kept"),
+    "ignore interrupt": ("import signal; signal.signal(2, signal.SIG_IGN)", Outcome.OK, "kept"),
+    "block signals": ("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 60))", Outcome.OK, "kept"),
+    "trace": ("import sys\ndef t(*a): raise RuntimeError\nsys.settrace(t)", None, "kept"),
+    "profile": ("import sys\nsys.setprofile(lambda *a: 1)", Outcome.OK, "kept"),
+    "recursion": ("def f(): f()\nf()", Outcome.ERROR, "kept"),
+    "deep recursion": ("import sys; sys.setrecursionlimit(60000)\ndef f(): f()\nf()", None, None),
+    "tiny recursion limit": ("import sys; sys.setrecursionlimit(60)", None, "kept"),
+    "alarm": ("import signal; signal.setitimer(signal.ITIMER_REAL, 0.001)", None, None),
+    "broken builtins": (
+        "import builtins, json, os\nbuiltins.open = json.dumps = json.loads = None",
+        Outcome.OK, "kept",
+    ),
+    "no environment": ("import os; os.environ.clear()", Outcome.OK, "kept"),
+    "no display": ("del display", None, "kept"),
+    "bad str": ("class E(Exception):\n def __str__(self): raise SystemExit(9)\nraise E", Outcome.ERROR, "kept"),
+    "bad repr": ("class R:\n def __repr__(self): raise KeyboardInterrupt\nR()", None, "kept"),
+    "base exception": ("class B(BaseException): pass\nraise B('b')", Outcome.ERROR, "kept"),
+    "generator exit": ("raise GeneratorExit", Outcome.ERROR, "kept"),
+    "huge message": ("raise ValueError('x' * (50 << 20))", Outcome.ERROR, "kept"),
+    "group": ("raise ExceptionGroup('g', [ValueError(1), ExceptionGroup('h', [KeyError(2)])])", Outcome.ERROR, "kept"),
+    "long chain": (
+        "e = None\nfor i in range(3000):\n    n = ValueError(i); n.__cause__ = e; e = n\nraise e",
+        Outcome.ERROR, "kept",
+    ),
+    "syntax": ("x = = 1", Outcome.ERROR, "kept"),
+    "null byte": ("x = '\0'", Outcome.ERROR, "kept"),
+    "surrogate": ("print('\\ud800'); raise ValueError('\\udfff')", Outcome.ERROR, "kept"),
+    "left loop": (
+        "import asyncio\nt = asyncio.ensure_future(asyncio.sleep(99))\nawait asyncio.sleep(0)",
+        Outcome.OK, "kept",
+    ),
+    "fd exhaustion": (
+        "keep = []\ntry:\n    while True: keep.append(open('/dev/null'))\nexcept OSError: pass",
+        None, None,
+    ),
+    "umask": ("import os; os.umask(0o777)", Outcome.OK, "kept"),
+    "atexit": ("import atexit; atexit.register(print, 'never')", Outcome.OK, "kept"),
+    "daemon": (
+        "import os\nif os.fork() == 0:\n    os.setsid()\n    os.closerange(0, 100)\n    while True: pass",
+        Outcome.OK, "kept",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BREAKERS)
+def test_the_next_run_works_whatever_code_did(jail: Jail, name: str) -> None:
+    code, outcome, interpreter = BREAKERS[name]
+    jail.ok("kept = 1")
+    ran = jail.run(code, timeout_ms=20_000)
+    if outcome is not None:
+        assert ran.outcome is outcome, ran
+    if interpreter is not None:
+        assert ran.over.interpreter == interpreter, ran
+    assert ran.over.survivors == 0
+    after = jail.run("print('alive'); print(kept)")
+    if ran.over.interpreter == "kept":
+        assert after.out == "alive\n1", after
+    else:
+        assert (after.out, after.error["name"]) == ("alive", "NameError")
+
+
+def test_a_lost_interpreter_says_why(jail: Jail) -> None:
+    assert jail.run("import os; os.closerange(3, 65536)").over.failure == "it closed its control channel"
+    assert jail.run("import os; os._exit(5)").over.observed.exit_code == 5
+    assert jail.run("import os; os.kill(os.getpid(), 11)").over.observed.signal == 11
+
+
+def test_garbage_on_the_control_channel_costs_the_interpreter(jail: Jail) -> None:
+    code = """
+import os, socket, stat
+for fd in range(3, 1000):
+    try:
+        if stat.S_ISSOCK(os.fstat(fd).st_mode): os.write(fd, b'\\0\\0\\0\\5hello' * 100)
+    except OSError: pass
+while True: pass
+"""
+    ran = jail.run(code, timeout_ms=20_000)
+    assert (ran.outcome, ran.over.interpreter) == (Outcome.CRASHED, "lost")
+    assert "garbage" in str(ran.over.failure)
+    assert jail.ok("print(1)").out == "1"
+
+
+def test_a_forked_child_does_not_go_on_after_the_cell(jail: Jail) -> None:
+    code = """
+import os, sys
+pid = os.fork()
+if pid:
+    print('parent', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+else:
+    print('child', flush=True)
+    display('not shown')
+"""
+    ran = jail.ok(code)
+    assert ran.out == "child\nparent 0"
+    assert not ran.shown
+    ran = jail.ok(code.replace("display('not shown')", "sys.exit(3)"))
+    assert ran.out == "child\nparent 3"
+    ran = jail.ok(code.replace("display('not shown')", "raise ValueError('in the child')"))
+    assert ran.out == "child\nparent 1"
+    assert "in the child" in ran.text("stderr")
+    assert jail.ok("print(pid > 0)").out == "True"
+
+
+def test_threads_print_into_the_run_that_goes_on(jail: Jail) -> None:
+    jail.ok("""
+import threading, time
+def work():
+    while True:
+        print('tick'); display('tock'); time.sleep(0.001)
+for i in range(4): threading.Thread(target=work, daemon=i < 2).start()
+""")
+    ran = jail.ok("time.sleep(0.05)\nprint('mine')")
+    assert "mine" in ran.out
+    assert "tick" in ran.out
+    jail.ok("1")
+
+
+def test_zombies_do_not_count_against_the_next_cell(jail: Jail) -> None:
+    code = """
+import os, subprocess, multiprocessing, time
+p = subprocess.Popen(['sleep', '100'])
+m = multiprocessing.Process(target=time.sleep, args=(100,)); m.start()
+for i in range(200):
+    if os.fork() == 0:
+        time.sleep(100)
+"""
+    jail.ok(code)
+    after = jail.ok("print(p.returncode, m.exitcode)\nfor i in range(200):\n    if os.fork() == 0: os._exit(0)")
+    assert after.out == "-9 -9"
+
+
+def test_copies_of_the_interpreter_that_leave_the_session_are_gone(jail: Jail) -> None:
+    code = """
+import os, signal, time
+made = 0
+for i in range(100):
+    try:
+        pid = os.fork()
+    except OSError:
+        break
+    if pid == 0:
+        os.setsid()
+        for n in range(1, 65):
+            try: signal.signal(n, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        while True: time.sleep(0.01)
+    made += 1
+print(made)
+"""
+    ran = jail.ok("x = 7\n" + code)
+    assert ran.out == "100"
+    assert ran.over.survivors == 0
+    # Each is a copy of the whole interpreter, whose end takes the kernel 4 ms of the sandbox's one processor.
+    assert ran.seconds * 1000 - ran.over.duration_ms < 2000
+    assert len(jail.processes()) <= 5
+    assert jail.ok("print(x)").out == "7"
+
+
+def test_250_small_processes_are_gone_within_half_a_second(jail: Jail) -> None:
+    code = """
+import subprocess
+ignore = "trap '' INT TERM HUP QUIT USR1 USR2 PIPE; while :; do sleep 100; done"
+children = [subprocess.Popen(['setsid', 'bash', '-c', ignore]) for _ in range(120)]
+print(len(children))
+"""
+    jail.ok("x = 7")
+    ran = jail.ok(code)
+    assert (ran.out, ran.over.survivors, ran.over.interpreter) == ("120", 0, "kept")
+    assert ran.seconds * 1000 - ran.over.duration_ms < 500
+    assert len(jail.processes()) <= 5
+    assert jail.ok("print(x)").out == "7"
+
+
+def test_a_process_whose_first_thread_has_ended_is_killed(jail: Jail) -> None:
+    code = """
+import os, threading, time, ctypes
+if os.fork() == 0:
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    ctypes.CDLL(None).syscall(60, 0)
+time.sleep(0.1)
+"""
+    assert jail.ok(code).over.survivors == 0
+    assert len(jail.processes()) <= 5
+
+
+def test_a_killed_template_is_replaced(jail: Jail) -> None:
+    find = """
+import os, signal
+def templates():
+    for name in os.listdir('/proc'):
+        if name.isdigit() and int(name) not in (1, os.getpid()):
+            with open(f'/proc/{name}/cmdline') as f:
+                if 'foliobox_agent.template' in f.read(): yield int(name)
+"""
+    ran = jail.ok(find + "x = 3\nfor pid in templates(): os.kill(pid, 9)\nprint('done')")
+    assert (ran.out, ran.over.interpreter) == ("done", "kept")
+    assert jail.ok("print(x)").out == "3"
+    assert jail.ok("print(1)", fresh=True).out == "1"
+    assert jail.ok(find + "for pid in templates(): os.kill(pid, signal.SIGSTOP)\nprint('stopped')").out == "stopped"
+    assert jail.ok("print(2)", fresh=True).out == "2"
+    ran = jail.run(find + "for pid in templates(): os.kill(pid, 9)\nos._exit(1)")
+    assert (ran.outcome, ran.over.interpreter) == (Outcome.CRASHED, "lost")
+    assert jail.ok("print(3)").out == "3"
+
+
+def test_an_interpreter_that_wakes_itself_is_stopped_all_the_same(jail: Jail) -> None:
+    code = """
+import os, signal, time, threading
+me = os.getpid()
+if os.fork() == 0:
+    os.setsid()
+    while True: os.kill(me, signal.SIGCONT)
+def count():
+    global n
+    while True: n += 1
+n = 0
+threading.Thread(target=count, daemon=True).start()
+"""
+    jail.ok(code)
+    states = []
+    for pid in [*jail.processes()[:1], *jail.processes()[2:]]:  # the second is the agent
+        with open(f"/proc/{pid}/stat") as file:
+            states.append(file.read().rpartition(")")[2].split()[0])
+    assert "T" in states
+    assert "R" not in states
+    assert jail.ok("print('ok')").out == "ok"
+
+
+def test_outputs_that_are_closed_do_not_spin_the_agent(jail: Jail) -> None:
+    def ticks() -> int:
+        with open(f"/proc/{jail.processes()[1]}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    code = "import os, time\nos.closerange(1, 3); os.closerange(800, 1024)\ntime.sleep(0.5)"
+    before = ticks()
+    assert jail.run(code).over.interpreter == "lost"
+    assert ticks() - before < 20
+
+
+def test_200_forks_with_real_work(jail: Jail) -> None:
+    code = """
+import numpy as np, sqlite3, weasyprint, multiprocessing, os
+def work(i):
+    a = np.random.rand(60, 60); (a @ a).sum()
+    return i
+for i in range(2):
+    pid = os.fork()
+    if pid == 0:
+        work(1); weasyprint.HTML(string='<p>x 中').write_pdf(); os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+sqlite3.connect(':memory:').execute('select 1')
+with multiprocessing.Pool(2) as pool: print(sum(pool.map(work, range(4))))
+"""
+    for _ in range(min(200, repeat(8))):
+        assert jail.ok(code, fresh=True).out == "6"

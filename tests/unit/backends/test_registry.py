@@ -1,0 +1,84 @@
+"""Which backend is chosen: ``auto`` never gives up isolation without the operator's word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.backends import registry
+from runner.backends.base import BackendReport, Sandbox, Wall
+from runner.backends.bubblewrap.backend import BubblewrapBackend
+from runner.backends.bubblewrap.config import BubblewrapConfig
+from runner.backends.unisolated.backend import UnisolatedBackend
+from runner.errors import ConfigurationError
+from runner.model import SandboxSpec
+
+
+class Fake:
+    """A backend that reports what it is told to."""
+
+    def __init__(self, report: BackendReport) -> None:
+        self.name, self._report, self.probed = report.name, report, False
+
+    async def probe(self) -> BackendReport:
+        self.probed = True
+        return self._report
+
+    async def create(self, spec: SandboxSpec) -> Sandbox:
+        raise NotImplementedError(self.name)
+
+    async def sweep(self) -> int:
+        return 1
+
+
+def automatic(jails: bool, bare: bool, allowed: bool) -> tuple[registry.Automatic, Fake]:
+    isolated = Fake(BackendReport("bubblewrap", jails, "shared-kernel", detail="" if jails else "no namespaces"))
+    naked = Fake(BackendReport("unisolated", bare, "none", walls=(Wall("namespaces", False),), detail="bare"))
+    return registry.Automatic(isolated, naked, allowed), naked
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_with_namespaces_the_switch_changes_nothing(allowed: bool) -> None:
+    chosen, naked = automatic(True, True, allowed)
+    assert (await chosen.probe()).name == chosen.name == "bubblewrap"
+    assert not naked.probed
+
+
+async def test_without_namespaces_and_switch_there_is_no_backend() -> None:
+    chosen, naked = automatic(False, True, False)
+    report = await chosen.probe()
+    assert (report.name, report.available, naked.probed) == ("bubblewrap", False, False)
+    assert "SANDBOX_ALLOW_UNISOLATED=1" in report.detail
+    with pytest.raises(NotImplementedError, match="bubblewrap"):
+        await chosen.create(SandboxSpec("x", limits=None))  # type: ignore[arg-type]
+
+
+async def test_without_namespaces_the_switch_decides_and_is_told() -> None:
+    chosen, _ = automatic(False, True, True)
+    report = await chosen.probe()
+    assert (report.name, chosen.name, report.isolation, report.loopback_only) == (
+        "unisolated", "unisolated", "none", True,
+    )  # fmt: skip
+    assert "no namespaces" in report.detail
+    with pytest.raises(NotImplementedError, match="unisolated"):
+        await chosen.create(SandboxSpec("x", limits=None))  # type: ignore[arg-type]
+    assert await chosen.sweep() == 2
+
+
+async def test_when_both_fail_both_reasons_are_told() -> None:
+    chosen, _ = automatic(False, False, True)
+    report = await chosen.probe()
+    assert not report.available
+    assert report.detail == "no namespaces; and without isolation: bare"
+
+
+def test_names(tmp_path: Path) -> None:
+    config = BubblewrapConfig(tmp_path, tmp_path / "run", None)
+    assert isinstance(registry.create("bubblewrap", config, True), BubblewrapBackend)
+    assert isinstance(registry.create("unisolated", config, True), UnisolatedBackend)
+    assert isinstance(registry.create("auto", config, False), registry.Automatic)
+    with pytest.raises(ConfigurationError, match="SANDBOX_ALLOW_UNISOLATED=1"):
+        registry.create("unisolated", config, False)
+    with pytest.raises(ConfigurationError, match="choose one of"):
+        registry.create("docker", config, True)
