@@ -10,8 +10,8 @@ from typing import Any
 from bench.stats import Sample
 from bench.targets import Row
 
-_HEAD = ("row", "what", "p50", "p95", "unit", "n", "target", "ratio", "verdict")
-_RIGHT = {2, 3, 5}
+_HEAD = ("row", "what", "min", "p50", "p95", "unit", "n", "target", "ratio", "verdict")
+_RIGHT = {2, 3, 4, 6}
 
 
 def table(rows: Sequence[Row], samples: Mapping[str, Sample], failures: Mapping[str, str]) -> str:
@@ -32,12 +32,13 @@ def _pad(column: int, word: str, width: int) -> str:
 def _line(row: Row, samples: Mapping[str, Sample], failures: Mapping[str, str]) -> tuple[str, ...]:
     sample = samples.get(row.key)
     if sample is None:
-        return row.key, row.title, "", "", row.unit, "", row.target, "", "failed" if row.key in failures else ""
+        return row.key, row.title, "", "", "", row.unit, "", row.target, "", "failed" if row.key in failures else ""
     other = samples.get(row.against or "")
     ratio = row.ratio(sample, other)
     return (
         row.key,
         row.title,
+        number(sample.least),
         number(sample.p50),
         number(sample.p95),
         row.unit,

@@ -47,6 +47,25 @@ weasyprint.HTML(string=page).write_pdf()""",
 WARM_ERRORS = ("ZeroDivisionError", "SyntaxError", "SystemExit")
 
 
+def _hook_class() -> Any:
+    from IPython.core.displayhook import DisplayHook
+
+    class Hook(DisplayHook):
+        channel: Any = None
+
+        def write_output_prompt(self) -> None:
+            """No ``Out[n]:`` prompt."""
+
+        def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
+            if self.channel is not None:
+                self.channel.display("result", _decode(format_dict), md_dict or {})
+
+        def finish_displayhook(self) -> None:
+            """Nothing to flush."""
+
+    return Hook
+
+
 def _publisher_class() -> Any:
     from IPython.core.displaypub import DisplayPublisher
 
@@ -76,26 +95,12 @@ def _publisher_class() -> Any:
 def make_shell(config: dict[str, Any]) -> Any:
     """An IPython shell whose namespace is ``__main__``; give it a channel before it runs cells."""
     from IPython.core.autocall import ExitAutocall
-    from IPython.core.displayhook import DisplayHook
     from IPython.core.interactiveshell import InteractiveShell
 
     class Leave(ExitAutocall):
         def __call__(self, code: object = None) -> None:
             """``exit`` and ``quit`` end the cell, not the interpreter."""
             raise SystemExit(code)
-
-    class Hook(DisplayHook):
-        channel: Any = None
-
-        def write_output_prompt(self) -> None:
-            """No ``Out[n]:`` prompt."""
-
-        def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
-            if self.channel is not None:
-                self.channel.display("result", _decode(format_dict), md_dict or {})
-
-        def finish_displayhook(self) -> None:
-            """Nothing to flush."""
 
     class Shell(InteractiveShell):
         def enable_gui(self, gui: Any = None) -> None:
@@ -117,7 +122,7 @@ def make_shell(config: dict[str, Any]) -> Any:
     shell: Any = Shell.instance(
         config=_options(),
         user_module=main_module,
-        displayhook_class=Hook,
+        displayhook_class=_hook_class(),
         display_pub_class=_publisher_class(),
     )
     warnings.filterwarnings("ignore", message="To exit: use 'exit'")

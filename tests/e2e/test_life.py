@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from pathlib import Path
 
@@ -104,9 +107,27 @@ def test_bash_and_fresh_runs_leave_the_state_of_variables_alone(chat: Chat) -> N
     assert chat.ok("x")["interpreter"] == "kept"
 
 
-def test_a_sandbox_that_dies_in_a_run_costs_the_run_and_nothing_stored(chat: Chat) -> None:
-    chat.ok("open('before.txt', 'w').write('1')")
-    result = chat.run("import os, signal\nopen('after.txt', 'w').write('2')\nos.kill(-1, signal.SIGKILL)")
-    assert (result["outcome"], result["interpreter"]) == ("crashed", "lost")
-    after = chat.ok("print(open('before.txt').read())")
-    assert (after["stdout"], after["interpreter"]) == ("1\n", "new")
+def test_killing_everything_in_reach_costs_nothing(chat: Chat) -> None:
+    chat.ok("x = 1")
+    assert chat.run("import os, signal\nos.kill(-1, signal.SIGKILL)")["interpreter"] == "kept"
+    assert chat.ok("print(x)")["stdout"] == "1\n"
+    assert chat.run("os.kill(os.getpid(), signal.SIGKILL)")["outcome"] == "crashed"
+    assert chat.ok("print(1)")["interpreter"] == "new"
+
+
+def test_a_sandbox_killed_from_outside_costs_its_run_and_nothing_stored(tmp_path: Path) -> None:
+    with running(tmp_path, SANDBOX_POOL_SIZE="0") as service, service.client() as http:
+        chat, results = Chat(http), []
+        chat.ok("import time\nopen('before.txt', 'w').write('1')")
+        code = "open('after.txt', 'w').write('2')\ntime.sleep(60)"
+        thread = threading.Thread(target=lambda: results.append(chat.run(code)))
+        thread.start()
+        deadline = time.monotonic() + 20
+        while thread.is_alive() and time.monotonic() < deadline:
+            for child in Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+            thread.join(0.2)
+        thread.join(20)
+        assert (results[0]["outcome"], results[0]["interpreter"]) == ("crashed", "lost")
+        after = chat.ok("import os; print(open('before.txt').read(), os.path.exists('after.txt'))")
+        assert (after["stdout"], after["interpreter"]) == ("1 False\n", "new")

@@ -120,7 +120,7 @@ def test_agent_survives(strong: Place, name: str) -> None:
     """Attacks that may cost the run and its interpreter, which have no shelter from their own uid."""
     agent = strong.agent
     before = facts(agent)
-    strong.run(ATTACKS[name], timeout_ms=5_000)
+    strong.run(ATTACKS[name], timeout_ms=1_500)
     assert facts(agent) == before
     assert strong.say("print(6 * 7)") == "42\n"
     assert strong.agent == agent
@@ -142,7 +142,7 @@ def test_template_stands_or_is_replaced(strong: Place) -> None:
     for name in ("memory", "ptrace", "limits", "descriptors"):
         strong.run(ATTACKS[name])
     assert outside.argument_area(template) == before
-    strong.run("import os, signal; os.kill(-1, signal.SIGSTOP)", timeout_ms=5_000)
+    strong.run("import os, signal; os.kill(-1, signal.SIGSTOP)", timeout_ms=1_500)
     assert strong.run("import os; os._exit(1)")["outcome"] == "crashed"
     assert strong.say("print(1)") == "1\n"
     strong.run(f"import os, signal; os.kill({outside.inner_pid(strong.template)}, signal.SIGKILL); os._exit(1)")

@@ -131,12 +131,12 @@ time.sleep(60)
 """
 
 
-def test_forks_of_one_starve_nobody_else(runner: Runner, strong: Place) -> None:
-    with Starving(strong), runner.client() as http:
-        for _ in range(3):
-            chat = Chat(http)
-            assert chat.ok("import os; print(os.getpid() > 0)")["stdout"] == "True\n"
-            chat.purge()
+def test_forks_of_one_starve_nobody_else(weaken: Weaken, weak_service: WeakService) -> None:
+    """On the service of the controls, with no wall taken out: it keeps no spares, so that a start is needed."""
+    with Starving(weaken()), weak_service.runner.client() as http:
+        chat = Chat(http)
+        assert chat.ok("import os; print(os.getpid() > 0)")["stdout"] == "True\n"
+        chat.purge()
 
 
 def test_control_one_uid_for_all_is_starved(weaken: Weaken, weak_service: WeakService) -> None:

@@ -55,7 +55,7 @@ def test_table_has_a_line_a_row_with_ratio_and_note() -> None:
     rows = [Row("floor", "the floor"), Row("mine", "what is mine", 3, against="floor")]
     text = report.table(rows, {"floor": Sample((2.0,)), "mine": Sample((5.0, 5.0), "noisy")}, {})
     lines = text.splitlines()
-    assert lines[0].split() == ["row", "what", "p50", "p95", "unit", "n", "target", "ratio", "verdict"]
+    assert lines[0].split() == ["row", "what", "min", "p50", "p95", "unit", "n", "target", "ratio", "verdict"]
     assert lines[3].endswith("p50 ≤ 3  2.50 × floor  over")
     assert lines[4] == "mine: noisy"
 
