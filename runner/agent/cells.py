@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib
 import os
 import resource
 import signal
 import sys
+from importlib.machinery import FileFinder
 from typing import Any
 
 from .channel import Channel, Interrupts
@@ -126,7 +126,9 @@ class CellRunner:
             _chdir(self.root)
         if self.root not in sys.path:
             sys.path.append(self.root)
-        importlib.invalidate_caches()
+        for folder, finder in list(sys.path_importer_cache.items()):
+            if folder.startswith(self.root) and isinstance(finder, FileFinder):
+                finder.invalidate_caches()  # doing so for all would unshare many pages of the template's memory
         self.modules.forget_changed()
 
     def _put_away(self) -> None:

@@ -1,6 +1,7 @@
 """The template: imports a closed list of libraries, warms their first use, and forks interpreters.
 
-The list holds only libraries that survive a fork; each import that fails is reported, never hidden.
+The list holds only libraries that survive a fork; each import that fails is reported, never hidden. python-pptx,
+python-docx and openpyxl are left out: 12.5 MiB in every idle conversation against 30 ms at their first use.
 Interpreters are forked twice, so that the agent (a subreaper) becomes their parent and learns how they end.
 """
 
@@ -23,9 +24,6 @@ PRELOAD = (
     "pandas",
     "matplotlib.pyplot",
     "weasyprint",
-    "pptx",
-    "docx",
-    "openpyxl",
     "PIL.Image",
 )
 FDS_PER_FORK = 5

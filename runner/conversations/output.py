@@ -84,7 +84,10 @@ class StreamRecorder:
 
 @dataclass
 class ResultRecorder:
-    """Keeps displayed MIME bundles; binary and long representations become stored blobs with a reference."""
+    """Keeps displayed MIME bundles; binary and long representations become stored blobs with a reference.
+
+    An update of a display takes the place of what it updates.
+    """
 
     workspace: Workspace
     base_url: str
@@ -92,6 +95,7 @@ class ResultRecorder:
     blobs: list[StoredBlob] = field(default_factory=list)
     dropped: int = 0
     _bytes: int = 0
+    _named: dict[str, int] = field(default_factory=dict)
 
     async def add(self, body: Json, attachments: tuple[bytes, ...]) -> Json | None:
         """Store a display event; gives it as results show it, or None beyond the limits."""
@@ -109,11 +113,17 @@ class ResultRecorder:
         for mime, content in zip(body["binary"], attachments, strict=True):
             data[mime] = await self._keep(content, mime)
         kind = "result" if body.get("kind") == "result" else "display"
-        metadata = body.get("metadata")
+        metadata, name = body.get("metadata"), body.get("display_id")
         shown: Json = {"type": kind, "data": data}
         if isinstance(metadata, dict) and metadata:
             shown["metadata"] = metadata
-        self.results.append(shown)
+        known = self._named.get(name) if isinstance(name, str) else None
+        if body.get("kind") == "update" and known is not None:
+            self.results[known] = shown
+        else:
+            if isinstance(name, str):
+                self._named[name] = len(self.results)
+            self.results.append(shown)
         return shown
 
     async def _keep(self, content: bytes, mime: str) -> str:

@@ -134,4 +134,6 @@ async def start_sandbox(backend: Backend, limits: SandboxLimits, ready_timeout_s
     except BaseException:
         await client.destroy()
         raise
+    if client.preload_failed:
+        log.warning("libraries could not be loaded beforehand", failed=client.preload_failed)
     return client

@@ -78,3 +78,11 @@ async def test_the_number_of_results_is_bounded(workspace: Workspace) -> None:
     for _ in range(250):
         await recorder.add(body, ())
     assert (len(recorder.results), recorder.dropped) == (200, 50)
+
+
+async def test_an_update_replaces_what_it_updates(workspace: Workspace) -> None:
+    recorder = ResultRecorder(workspace, "/v1/x")
+    for kind, text in (("display", "one"), ("display", "other"), ("update", "two")):
+        name = None if text == "other" else "id"
+        await recorder.add({"kind": kind, "data": {"text/plain": text}, "binary": [], "display_id": name}, ())
+    assert [shown["data"]["text/plain"] for shown in recorder.results] == ["two", "other"]
