@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
-REPORT := FOLIOBOX_REQUIRE
 
 .PHONY: help setup demo serve test test-fast lint bench images clean preflight-%
 
@@ -29,6 +28,7 @@ test-fast: $(STAMPS)/dev  ## Tests that need no sandbox; one minute
 
 lint: $(STAMPS)/dev  ## Style, types, import rules
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo 'run: ruff format .'; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from bench.lab import DEFAULT_POOL, Chat, Lab, cell, check, execute_path, new_id
-from bench.processes import children, pss_kib, tree
+from bench.processes import anonymous_kib, children, tree
 from bench.service import Service
 from bench.stats import Sample, timed
 from bench.warm import PRINT
@@ -104,20 +103,20 @@ async def _at_once(address: Address) -> list[float]:
 
 def memory(lab: Lab) -> Sample:
     """What the machine has less for each idle conversation that has run a cell, a spare having taken its place."""
-    return Sample(_idle(lab).available, "one value a conversation; whatever else the machine does shows in it")
+    return Sample((_idle(lab).available,), f"mean of {_CONVERSATIONS}; whatever else the machine does shows in it")
 
 
-def memory_pss(lab: Lab) -> Sample:
-    """Proportional set size of everything below each sandbox's first process. Raises PermissionError."""
-    return Sample(_idle(lab).pss, "one value a conversation; pages shared by n processes count 1/n")
+def memory_own(lab: Lab) -> Sample:
+    """Anonymous memory of everything below each sandbox's first process. Raises PermissionError."""
+    return Sample(_idle(lab).own, "anonymous PSS; pages of program files are one copy for all sandboxes")
 
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
     """Both views of the same idle conversations, in MiB each."""
 
-    available: tuple[float, ...]
-    pss: tuple[float, ...]
+    available: float
+    own: tuple[float, ...]
 
 
 def _idle(lab: Lab) -> _Idle:
@@ -125,20 +124,20 @@ def _idle(lab: Lab) -> _Idle:
 
 
 def _measure_idle(service: Service) -> _Idle:
-    available = [_available_mib()]
+    before = _available_mib()
     with service.client() as client:
         chats = [Chat(client) for _ in range(_CONVERSATIONS)]
         try:
             for chat in chats:
                 chat.ok(PRINT)
                 service.await_spares()
-                available.append(_available_mib())
+            taken = before - _available_mib()
             used = children(service.pid)[:_CONVERSATIONS]  # spares are handed out in the order in which they started
-            pss = tuple(sum(pss_kib(pid) for pid in tree(root)) / 1024 for root in used)
+            own = tuple(sum(anonymous_kib(pid) for pid in tree(root)) / 1024 for root in used)
         finally:
             for chat in chats:
                 chat.purge()
-    return _Idle(tuple(before - after for before, after in pairwise(available)), pss)
+    return _Idle(taken / _CONVERSATIONS, own)
 
 
 def _available_mib() -> float:

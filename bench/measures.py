@@ -29,7 +29,7 @@ MEASURES: dict[str, Callable[[Lab], Sample]] = {
         fresh.first_import,
         fresh.first_pdf,
         fresh.memory,
-        fresh.memory_pss,
+        fresh.memory_own,
         fresh.new_10_default,
         fresh.new_10,
     )

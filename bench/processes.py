@@ -27,10 +27,10 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def pss_kib(pid: int) -> int:
-    """Proportional set size: pages shared by n processes count 1/n. Raises OSError."""
+def anonymous_kib(pid: int) -> int:
+    """Memory that no file backs; pages shared by n processes count 1/n. Raises OSError."""
     for line in (_PROC / str(pid) / "smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith("Pss_Anon:"):
             return int(line.split()[1])
     return 0
 

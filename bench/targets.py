@@ -70,7 +70,7 @@ ROWS = (
     Row("first_import", "first import pandas, matplotlib.pyplot", 20, against="warm"),
     Row("first_pdf", "first cell: Chinese page with WeasyPrint, stored", 150, against="warm"),
     Row("memory", "idle conversation, by MemAvailable", 130, unit="MiB"),
-    Row("memory_pss", "idle conversation, by PSS of its processes", 130, unit="MiB"),
+    Row("memory_own", "idle conversation, anonymous memory of its processes", 130, unit="MiB"),
     Row("new_10_default", "10 new conversations at once, default pool of 2", against="jupyter_cold"),
     Row("new_10", "10 new conversations at once, SANDBOX_POOL_SIZE=12", 50, "p95", against="jupyter_cold"),
 )

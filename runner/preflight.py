@@ -220,6 +220,15 @@ def probe_bubblewrap(host: Host) -> Finding:
     return Finding("bubblewrap", "ok", numbers[0])
 
 
+def probe_proot(host: Host) -> Finding:
+    """Look for proot, which stands in where namespaces are refused and the operator does without."""
+    if not host.unisolated:
+        return Finding("proot", "ok", f"not needed without {UNISOLATED}")
+    if not host.has("proot"):
+        return host.missing("proot", "not installed", "proot")
+    return Finding("proot", "ok", "installed")
+
+
 def probe_seccomp(host: Host) -> Finding:
     """Load the library that makes system call filters."""
     try:
@@ -407,7 +416,7 @@ SETUP_PROBES: tuple[Probe, ...] = (
     probe_mirror,
     probe_index,
 )
-RUN_PROBES: tuple[Probe, ...] = (probe_namespaces, probe_bubblewrap, probe_seccomp, probe_cgroup)
+RUN_PROBES: tuple[Probe, ...] = (probe_namespaces, probe_bubblewrap, probe_seccomp, probe_cgroup, probe_proot)
 
 
 def probes_for(target: Target) -> tuple[Probe, ...]:

@@ -129,9 +129,7 @@ class Channel:
                 with contextlib.suppress(OSError):
                     _wait(self._taken)
 
-    def display(
-        self, kind: str, bundle: dict[str, Any], metadata: dict[str, Any], display_id: object = None
-    ) -> None:
+    def display(self, kind: str, bundle: dict[str, Any], metadata: dict[str, Any], display_id: object = None) -> None:
         """Send a MIME bundle; binary representations and long texts travel as bytes."""
         if self._sock is None or not self.number:
             return

@@ -45,9 +45,7 @@ def status_of(error: errors.FolioboxError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def problem(
-    request: Request, status: int, code: str, title: str, detail: str, **fields: Any
-) -> JSONResponse:
+def problem(request: Request, status: int, code: str, title: str, detail: str, **fields: Any) -> JSONResponse:
     """A problem document."""
     body = {
         "type": f"urn:foliobox:error:{code}",
@@ -99,9 +97,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     log.error("unexpected", exc_info=error)
-    return problem(
-        request, 500, "internal", "Something went wrong here", "this is a fault of the service; see its log"
-    )
+    return problem(request, 500, "internal", "Something went wrong here", "this is a fault of the service; see its log")
 
 
 def install(app: FastAPI) -> None:

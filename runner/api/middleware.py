@@ -34,9 +34,7 @@ class Gate:
             await self._app(scope, exchange.receive, exchange.send)
         finally:
             took = round((time.perf_counter() - began) * 1000, 2)
-            log.info(
-                "request", method=scope["method"], path=scope["path"][:200], status=exchange.status, ms=took
-            )
+            log.info("request", method=scope["method"], path=scope["path"][:200], status=exchange.status, ms=took)
             logs.unbind_all()
 
 

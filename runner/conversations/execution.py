@@ -175,9 +175,7 @@ def _observed(end: RunEnd | None, request: RunRequest, killed: int) -> Observed:
     return Observed(seen.language, seen.status, seen.exit_code, seen.signal, seen.stopped_by, killed)
 
 
-def _why_lost(
-    state: InterpreterState, end: RunEnd | None, failure: str | None, outcome: Outcome
-) -> str | None:
+def _why_lost(state: InterpreterState, end: RunEnd | None, failure: str | None, outcome: Outcome) -> str | None:
     if state is not InterpreterState.LOST:
         return None
     if failure is not None:

@@ -125,8 +125,8 @@ async def start_sandbox(backend: Backend, limits: SandboxLimits, ready_timeout_s
         await client.attach(ready_timeout_s)
         await client.wait_ready(ready_timeout_s)
     except (SandboxLost, ProtocolError) as error:
-        words = getattr(sandbox, "last_words", "")
         await client.destroy()
+        words = getattr(sandbox, "last_words", "")  # complete only after the end
         raise BackendUnavailable(
             "a sandbox was started but did not come up: run `foliobox doctor` on the host",
             cause=f"{error.cause or error.detail} {words}".strip(),

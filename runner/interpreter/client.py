@@ -264,5 +264,3 @@ class SandboxClient:
         """End the sandbox and stop listening."""
         await self.stream.close()
         await self.sandbox.destroy()
-
-

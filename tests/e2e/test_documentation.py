@@ -58,7 +58,9 @@ def test_examples_of_the_api_guide(runner: Runner) -> None:
     found = examples("docs/api.md")
     assert len(found) > 12
     for command, kind, answer in found:
-        done = subprocess.run(["bash", "-ec", command], env=env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["bash", "-ec", command], env=env, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 0, (command, done.stderr)
         if kind == "json":
             check(json.loads(answer), json.loads(done.stdout), command.split("\n")[0])
@@ -89,7 +91,9 @@ def test_first_call_of_the_readme(runner: Runner) -> None:
         http.delete("/v1/conversations/demo")
 
 
-@pytest.mark.parametrize("page", sorted(str(p.relative_to(ROOT)) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]))
+@pytest.mark.parametrize(
+    "page", sorted(str(p.relative_to(ROOT)) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+)
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):

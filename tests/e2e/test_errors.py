@@ -80,7 +80,12 @@ def test_a_body_without_end_is_cut_off(http: httpx.Client) -> None:
 def test_unknown_things_do_not_exist(chat: Chat) -> None:
     chat.ok("1")
     base = f"/v1/conversations/{chat.id}"
-    for url in (f"{base}/executions/{'0' * 32}/stdout", f"{base}/executions/{'0' * 32}/results/0", f"{base}/files/no", "/x"):
+    for url in (
+        f"{base}/executions/{'0' * 32}/stdout",
+        f"{base}/executions/{'0' * 32}/results/0",
+        f"{base}/files/no",
+        "/x",
+    ):
         answer = chat.http.get(url)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
     assert chat.http.get(f"{base}/executions/xyz/stdout").status_code == 422

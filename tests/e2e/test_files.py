@@ -16,7 +16,7 @@ NAMES = (
     "تقرير.txt",
     unicodedata.normalize("NFC", "café.txt"),
     unicodedata.normalize("NFD", "café.txt"),
-    'quo"te\'s.txt',
+    "quo\"te's.txt",
     "new\nline.txt",
     "-rf",
     "back\\slash",
@@ -34,7 +34,9 @@ def test_any_name_round_trips_and_is_what_the_cell_sees(chat: Chat) -> None:
         stored = chat.put(f"uploads/{name}", f"content {number}".encode())
         assert stored.status_code == 201, (name, stored.text)
         assert stored.json()["path"] == f"uploads/{name}"
-    seen = chat.ok("import os, json; print(json.dumps({n: open('uploads/' + n).read() for n in os.listdir('uploads')}))")
+    seen = chat.ok(
+        "import os, json; print(json.dumps({n: open('uploads/' + n).read() for n in os.listdir('uploads')}))"
+    )
     import json
 
     assert json.loads(seen["stdout"]) == {name: f"content {i}" for i, name in enumerate(NAMES)}
@@ -46,7 +48,8 @@ def test_any_name_round_trips_and_is_what_the_cell_sees(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["../x", "uploads/../../x", "/etc/passwd", "uploads/", "a/" * 70 + "b", "y" * 256, "a%00b", "bad%FFutf8", "%2E"]
+    "path",
+    ["../x", "uploads/../../x", "/etc/passwd", "uploads/", "a/" * 70 + "b", "y" * 256, "a%00b", "bad%FFutf8", "%2E"],
 )
 def test_impossible_paths_say_what_to_change(chat: Chat, path: str) -> None:
     url = f"/v1/conversations/{chat.id}/files/{path.replace('..', '%2E%2E')}"
@@ -132,7 +135,9 @@ def test_both_names_of_the_workspace(chat: Chat) -> None:
 def test_a_touch_is_no_change_and_a_rewrite_is(chat: Chat) -> None:
     chat.ok("open('x.txt', 'w').write('1')")
     touched = chat.ok("import os; os.utime('x.txt')")
-    rewritten = chat.ok("s = os.stat('x.txt'); open('x.txt', 'w').write('2'); os.utime('x.txt', ns=(s.st_atime_ns, s.st_mtime_ns))")
+    rewritten = chat.ok(
+        "s = os.stat('x.txt'); open('x.txt', 'w').write('2'); os.utime('x.txt', ns=(s.st_atime_ns, s.st_mtime_ns))"
+    )
     assert touched["files"] == []
     assert touched["version"] == 1
     assert [f["change"] for f in rewritten["files"]] == ["modified"]

@@ -11,7 +11,12 @@ from runner import environment
 from runner.errors import ConfigurationError
 
 READERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], list[str]]] = {
-    "size": (environment.size, (1,), {"512m": 512 << 20, "2G": 2 << 30, "64": 64, "1KiB": 1024}, ["0", "-1", "1.5g", "٣"]),
+    "size": (
+        environment.size,
+        (1,),
+        {"512m": 512 << 20, "2G": 2 << 30, "64": 64, "1KiB": 1024},
+        ["0", "-1", "1.5g", "٣"],
+    ),
     "integer": (environment.integer, (7,), {"0": 0, "12": 12}, ["-1", "1.0", "x", "9" * 30]),
     "number": (environment.number, (1.0,), {"0.5": 0.5, "2": 2.0}, ["-1", "nan", "inf", "x"]),
     "switch": (environment.switch, (False,), {"1": True, "On": True, "no": False, "": False}, ["maybe", "2"]),

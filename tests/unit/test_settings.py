@@ -47,7 +47,9 @@ def test_addresses_that_are_none(bind: str) -> None:
 def test_folders_in_memory_may_take_half_of_it() -> None:
     with pytest.raises(ConfigurationError, match="SANDBOX_WORKSPACE_SIZE"):
         LimitsConfig.from_env({"SANDBOX_MEMORY": "1g"})
-    limits = LimitsConfig.from_env({"SANDBOX_MEMORY": "1g", "SANDBOX_WORKSPACE_SIZE": "128m", "SANDBOX_TMPFS_SIZE": "128m"})
+    limits = LimitsConfig.from_env(
+        {"SANDBOX_MEMORY": "1g", "SANDBOX_WORKSPACE_SIZE": "128m", "SANDBOX_TMPFS_SIZE": "128m"}
+    )
     assert limits.sandbox.memory_bytes == 1 << 30
 
 

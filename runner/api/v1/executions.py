@@ -119,9 +119,7 @@ async def interrupt(
 
 
 @router.get("/{id}/executions/{execution_id}/results/{number}")
-async def get_result(
-    request: Request, tenant: Tenant, id: str, execution_id: ExecutionId, number: int
-) -> Response:
+async def get_result(request: Request, tenant: Tenant, id: str, execution_id: ExecutionId, number: int) -> Response:
     """A picture or other representation that a run showed."""
     return await _blob(request, tenant, id, execution_id, "results", number)
 
@@ -138,9 +136,7 @@ async def get_output(
     return await _blob(request, tenant, id, execution_id, stream, None)
 
 
-async def _blob(
-    request: Request, tenant: str, id: str, execution_id: str, name: str, number: int | None
-) -> Response:
+async def _blob(request: Request, tenant: str, id: str, execution_id: str, name: str, number: int | None) -> Response:
     blob, stream = await service(request).execution_blob(tenant, id, execution_id, name, number)
     headers = {"Content-Length": str(blob.size), "Content-Security-Policy": "sandbox"}
     return StreamingResponse(stream, 200, headers, blob.media_type, BackgroundTask(stream.aclose))

@@ -20,8 +20,18 @@ PAGES.mkdir(parents=True, exist_ok=True)
 def soffice(kind, *sources):
     """Convert with LibreOffice; one start for all files, since that costs more than the work."""
     target = pathlib.Path("/tmp/opened") / kind.partition(":")[0]
-    command = ["soffice", "--headless", "--norestore", "--nolockcheck", "-env:UserInstallation=file:///tmp/office",
-               "--convert-to", kind, "--outdir", str(target), *map(str, sources)]
+    command = [
+        "soffice",
+        "--headless",
+        "--norestore",
+        "--nolockcheck",
+        "-env:UserInstallation=file:///tmp/office",
+        "--convert-to",
+        kind,
+        "--outdir",
+        str(target),
+        *map(str, sources),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=100)
     return target
 
@@ -84,8 +94,14 @@ def open_picture(path, _):
     return None, "", {"size": [picture.shape[1], picture.shape[0]]}
 
 
-OPENERS = {".pdf": lambda path, _: (path, None, {}), ".pptx": open_pptx, ".docx": open_docx,
-           ".xlsx": open_xlsx, ".png": open_picture, ".jpg": open_picture}
+OPENERS = {
+    ".pdf": lambda path, _: (path, None, {}),
+    ".pptx": open_pptx,
+    ".docx": open_docx,
+    ".xlsx": open_xlsx,
+    ".png": open_picture,
+    ".jpg": open_picture,
+}
 
 
 def check(want):
@@ -100,8 +116,9 @@ def check(want):
         problems.append(f"{count} pages instead of {want['pages']}")
     problems += [f"missing: {piece}" for piece in want["texts"] if piece not in text]
     problems += [f"still there: {piece}" for piece in want["absent"] if piece in text]
-    problems += [f"{key} is {facts.get(key)}, not {value}" for key, value in want["facts"].items()
-                 if facts.get(key) != value]
+    problems += [
+        f"{key} is {facts.get(key)}, not {value}" for key, value in want["facts"].items() if facts.get(key) != value
+    ]
     if want["original"]:
         before, after = parts(UPLOADS / want["original"]), parts(path)
         changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))

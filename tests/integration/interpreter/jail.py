@@ -194,4 +194,3 @@ def jail_at(state: Path, limits: SandboxLimits | None = None) -> Iterator[Jail]:
         yield jail.start()
     finally:
         jail.stop()
-

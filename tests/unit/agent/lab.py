@@ -63,9 +63,7 @@ async def local_agent(root: Path) -> AsyncIterator[tuple[Ends, Process]]:
         await asyncio.sleep(0)
 
 
-async def collect(
-    events: AsyncIterator[Event | RunEnd], until: str | None = None
-) -> tuple[list[Event], RunEnd | None]:
+async def collect(events: AsyncIterator[Event | RunEnd], until: str | None = None) -> tuple[list[Event], RunEnd | None]:
     """All events and the end; or the events until one's text contains ``until``."""
     seen: list[Event] = []
     async for event in events:

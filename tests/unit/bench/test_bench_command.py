@@ -12,7 +12,7 @@ import pytest
 from bench import __main__ as command
 from bench import report
 from bench.lab import Lab
-from bench.processes import children, pss_kib, tree
+from bench.processes import anonymous_kib, children, tree
 from bench.stats import Sample
 from bench.targets import ROWS, Row
 
@@ -70,7 +70,7 @@ def test_processes_are_found_below_their_parent() -> None:
         assert process.pid in children(os.getpid())
         assert process.pid in tree(os.getpid())
         assert tree(process.pid) == [process.pid]
-        assert pss_kib(os.getpid()) > 1000
+        assert anonymous_kib(os.getpid()) > 1000
         process.kill()
 
 
