@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from fastapi_offline import FastAPIOffline
 
 from runner import __version__
 from runner.api import errors, health
+from runner.api.auth import SCHEME
 from runner.api.middleware import Gate
 from runner.api.v1 import conversations, executions, files
 from runner.backends import registry
@@ -45,7 +47,8 @@ def create_app(settings: Settings) -> FastAPI:
             await service.close()
             await store.close()
 
-    app = FastAPI(
+    app = FastAPIOffline(  # its /docs needs nothing from the network
+        redoc_url=None,
         title="Foliobox",
         version=__version__,
         lifespan=lifespan,
@@ -53,8 +56,9 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.api_config = settings.api
     app.state.egress_network = settings.egress_network
-    for router in (health.router, conversations.router, executions.router, files.router):
-        app.include_router(router)
+    app.include_router(health.router)
+    for router in (conversations.router, executions.router, files.router):
+        app.include_router(router, dependencies=[Depends(SCHEME)])
     errors.install(app)
     app.add_middleware(Gate, max_body_bytes=settings.api.max_body_bytes)
     return app

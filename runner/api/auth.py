@@ -7,6 +7,7 @@ import hmac
 from typing import Annotated
 
 from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
 
 from runner.api.config import TENANT, ApiConfig
 from runner.errors import Unauthorized
@@ -28,4 +29,5 @@ def _equal(given: str, expected: str) -> bool:
     return hmac.compare_digest(*digests)
 
 
+SCHEME = HTTPBearer(auto_error=False, description="The key from SANDBOX_API_KEY.")  # shown in the documentation
 Tenant = Annotated[str, Depends(tenant)]

@@ -34,6 +34,7 @@ class AnyPath(Convertor[str]):
 
 register_url_convertor("anypath", AnyPath())
 router = APIRouter(prefix="/v1/conversations", tags=["files"])
+_BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 
@@ -58,7 +59,11 @@ async def list_files(
     }
 
 
-@router.put("/{id}/files/{path:anypath}", responses={201: {"model": schemas.FileOut}, 200: {"model": schemas.FileOut}})
+@router.put(
+    "/{id}/files/{path:anypath}",
+    responses={201: {"model": schemas.FileOut}, 200: {"model": schemas.FileOut}},
+    openapi_extra={"requestBody": {"content": _BYTES, "required": True}},
+)
 async def put_file(request: Request, tenant: Tenant, id: str, path: str) -> JSONResponse:
     """Store the body under a path (the conversation is made if need be); durable when this answers.
 
@@ -80,7 +85,7 @@ async def put_file(request: Request, tenant: Tenant, id: str, path: str) -> JSON
     return JSONResponse(translate.file(entry), 200 if existed else 201, {"ETag": _etag(entry)})
 
 
-@router.get("/{id}/files/{path:anypath}")
+@router.get("/{id}/files/{path:anypath}", responses={200: {"content": _BYTES}, 206: {"content": _BYTES}})
 @router.head("/{id}/files/{path:anypath}")
 async def get_file(request: Request, tenant: Tenant, id: str, path: str) -> Response:
     """A file's bytes; ``Range`` and ``If-None-Match`` are honoured. HEAD gives the headers alone."""
