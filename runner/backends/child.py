@@ -105,3 +105,43 @@ def _open(command: Sequence[str], fds: Sequence[int], env: Mapping[str, str]) ->
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         pass_fds=fds, env=env, cwd="/", bufsize=0,
     )  # fmt: skip
+
+
+class ChildSandbox:
+    """What sandboxes that are child processes of the runner share; how they end is up to each."""
+
+    def __init__(self, sandbox_id: str) -> None:
+        self._id = sandbox_id
+        self._child: Child | None = None
+        self._destroyed: asyncio.Task[None] | None = None
+
+    @property
+    def sandbox_id(self) -> str:
+        """The id given in the specification."""
+        return self._id
+
+    @property
+    def reader(self) -> StreamReader:
+        """What the agent says."""
+        assert self._child is not None
+        return self._child.reader
+
+    @property
+    def writer(self) -> StreamWriter:
+        """What the agent hears."""
+        assert self._child is not None
+        return self._child.writer
+
+    @property
+    def last_words(self) -> str:
+        """The end of what the launch wrote to its standard error; complete once the sandbox is destroyed."""
+        return self._child.last_words.decode("utf-8", "replace").strip() if self._child is not None else ""
+
+    async def destroy(self) -> None:
+        """End it once, however often and by however many this is asked."""
+        if self._destroyed is None:
+            self._destroyed = asyncio.create_task(self._destroy())
+        await asyncio.shield(self._destroyed)
+
+    async def _destroy(self) -> None:
+        raise NotImplementedError

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-from asyncio import StreamReader, StreamWriter
 from pathlib import Path
 
 from runner.agent import loader
@@ -16,7 +15,7 @@ from runner.backends.bubblewrap import args, cgroup, probe
 from runner.backends.bubblewrap.cgroup import Group, Parents
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.backends.bubblewrap.launch import Plan
-from runner.backends.child import Child
+from runner.backends.child import ChildSandbox
 from runner.errors import BackendUnavailable
 from runner.model import SandboxSpec, SandboxUsage
 
@@ -26,32 +25,12 @@ _END_S = 5.0
 _ADVICE = "a sandbox could not be started: run `foliobox doctor` to see which part is missing"
 
 
-class BubblewrapSandbox:
+class BubblewrapSandbox(ChildSandbox):
     """A jail with the agent as its PID 1, and everything of it on the host: process, groups, record, uid."""
 
     def __init__(self, sandbox_id: str, group: Group, record: Path, lease: leases.UidLease | None) -> None:
-        self._id, self._group, self._record, self._lease = sandbox_id, group, record, lease
-        self._child: Child | None = None
-        self._destroyed: asyncio.Task[None] | None = None
-
-    @property
-    def sandbox_id(self) -> str:
-        return self._id
-
-    @property
-    def reader(self) -> StreamReader:
-        assert self._child is not None
-        return self._child.reader
-
-    @property
-    def writer(self) -> StreamWriter:
-        assert self._child is not None
-        return self._child.writer
-
-    @property
-    def last_words(self) -> str:
-        """The end of what the launch wrote to its standard error; complete once the sandbox is destroyed."""
-        return self._child.last_words.decode("utf-8", "replace").strip() if self._child is not None else ""
+        super().__init__(sandbox_id)
+        self._group, self._record, self._lease = group, record, lease
 
     async def usage(self) -> SandboxUsage:
         return self._group.usage()
@@ -66,11 +45,6 @@ class BubblewrapSandbox:
         """
         self._child = await plan.spawn()
         await self._child.hand_over(plan.bundle, _START_S)
-
-    async def destroy(self) -> None:
-        if self._destroyed is None:
-            self._destroyed = asyncio.create_task(self._destroy())
-        await asyncio.shield(self._destroyed)
 
     async def _destroy(self) -> None:
         child = self._child

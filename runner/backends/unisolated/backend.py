@@ -7,13 +7,12 @@ import contextlib
 import os
 import shutil
 import tempfile
-from asyncio import StreamReader, StreamWriter
 from pathlib import Path
 
 from runner.agent import loader
 from runner.backends import leases, records, seccomp
 from runner.backends.base import WORKSPACE, BackendReport, Wall, agent_command, agent_environment, image_name
-from runner.backends.child import Child
+from runner.backends.child import Child, ChildSandbox
 from runner.backends.unisolated import args, shim
 from runner.backends.unisolated.config import UnisolatedConfig
 from runner.backends.unisolated.family import Family
@@ -36,32 +35,12 @@ print(subprocess.run(["/bin/cat", "/workspace/probe"], capture_output=True, chec
 """
 
 
-class UnisolatedSandbox:
+class UnisolatedSandbox(ChildSandbox):
     """Processes under proot with private folders on the host's disk."""
 
     def __init__(self, sandbox_id: str, private: Path, record: Path, lease: leases.UidLease | None) -> None:
-        self._id, self._private, self._record, self._lease = sandbox_id, private, record, lease
-        self._child: Child | None = None
-        self._destroyed: asyncio.Task[None] | None = None
-
-    @property
-    def sandbox_id(self) -> str:
-        return self._id
-
-    @property
-    def reader(self) -> StreamReader:
-        assert self._child is not None
-        return self._child.reader
-
-    @property
-    def writer(self) -> StreamWriter:
-        assert self._child is not None
-        return self._child.writer
-
-    @property
-    def last_words(self) -> str:
-        """The end of what the launch wrote to its standard error; complete once the sandbox is destroyed."""
-        return self._child.last_words.decode("utf-8", "replace").strip() if self._child is not None else ""
+        super().__init__(sandbox_id)
+        self._private, self._record, self._lease = private, record, lease
 
     async def usage(self) -> SandboxUsage:
         return SandboxUsage()
@@ -73,11 +52,6 @@ class UnisolatedSandbox:
         """Hand the agent its sources. Raises OSError; then ``destroy`` is still due."""
         self._child = child
         await child.hand_over(bundle, _START_S)
-
-    async def destroy(self) -> None:
-        if self._destroyed is None:
-            self._destroyed = asyncio.create_task(self._destroy())
-        await asyncio.shield(self._destroyed)
 
     async def _destroy(self) -> None:
         child, gone = self._child, True
