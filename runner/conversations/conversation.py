@@ -7,9 +7,10 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from runner.agent.protocol import Json
-from runner.conversations.execution import Execution, Listener
+from runner.conversations.execution import Execution, Listener, stop_before_it_begins
 from runner.conversations.result import RunResult
 from runner.conversations.sync import Mirror
 from runner.errors import Busy, NotFound, ProtocolError, SandboxLost
@@ -19,7 +20,18 @@ from runner.model import InterpreterState, RunRequest
 from runner.workspace.history import Workspace
 from runner.workspace.workspaces import Workspaces
 
+_INTERRUPT_TRIES, _INTERRUPT_PAUSE_S = 5, 0.02
 Acquire = Callable[[], Awaitable[SandboxClient]]
+
+
+@dataclass
+class _Run:
+    """A run from its request to its result: waiting, then ``current`` (has the lock), then ``executing``."""
+
+    id: str
+    current: bool = False
+    executing: bool = False
+    cancelled: bool = False
 
 
 class Conversation:
@@ -30,7 +42,8 @@ class Conversation:
         self.lock = asyncio.Lock()
         self.mirror: Mirror | None = None
         self.last_used = time.monotonic()
-        self.execution_id: str | None = None
+        self.closing = False
+        self._runs: dict[str, _Run] = {}
         self._workspaces, self._limits = workspaces, limits
         self._has_variables = False
         self._lost_reason: str | None = "restored" if known else None
@@ -39,6 +52,11 @@ class Conversation:
     def key(self) -> tuple[str, str]:
         """Tenant and id."""
         return self.workspace.tenant, self.workspace.id
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a sandbox that answers."""
+        return self.mirror is not None and self.mirror.client.alive
 
     @property
     def busy(self) -> bool:
@@ -57,7 +75,7 @@ class Conversation:
                 retry_after_ms=1000,
             ) from None
         try:
-            if self.workspace.purged:
+            if self.closing or self.workspace.purged:
                 raise NotFound("the conversation was deleted meanwhile; send the request again to make a new one")
             yield
         finally:
@@ -104,14 +122,38 @@ class Conversation:
         self._has_variables = False
 
     async def interrupt(self, execution_id: str | None) -> bool:
-        """Interrupt the run going on (or only the one named); False when there is none. Needs no lock."""
-        running, mirror = self.execution_id, self.mirror
-        if running is None or mirror is None or (execution_id is not None and execution_id != running):
+        """Stop the run going on (or the one named, also while it waits); False when there is none. Needs no lock."""
+        run = self._current() if execution_id is None else self._runs.get(execution_id)
+        if run is None:
             return False
-        try:
-            return await mirror.client.interrupt(running)
-        except (SandboxLost, ProtocolError):
-            return False
+        run.cancelled = True
+        mirror = self.mirror
+        if run.executing and mirror is not None:
+            try:
+                return await self._interrupt(run, mirror.client)
+            except (SandboxLost, ProtocolError):
+                await mirror.client.destroy()  # it does not even answer: the run ends as crashed
+        return True
+
+    async def _interrupt(self, run: _Run, client: SandboxClient) -> bool:
+        """Interrupt in the sandbox; a run that was just sent may not have arrived there yet."""
+        for _ in range(_INTERRUPT_TRIES):
+            if await client.interrupt(run.id):
+                return True
+            if run.id not in self._runs:
+                break
+            await asyncio.sleep(_INTERRUPT_PAUSE_S)
+        return False
+
+    def _current(self) -> _Run | None:
+        """The run that has the sandbox or waits for it; runs behind it in the queue are not meant."""
+        return next((run for run in self._runs.values() if run.current), None)
+
+    async def close(self) -> None:
+        """Let no further run begin, stop the one going on, and end the sandbox once it is done. Raises Busy."""
+        self.closing = True
+        for run in list(self._runs.values()):
+            await self.interrupt(run.id)
 
     # -- runs ------------------------------------------------------------------------------------------------
 
@@ -119,13 +161,17 @@ class Conversation:
         self, execution_id: str, request: RunRequest, acquire: Acquire, listener: Listener | None = None
     ) -> RunResult:
         """Run a cell and store what it made. Only an impossible request or a broken service raises."""
-        async with self.held():
-            mirror = await self.live(acquire)
-            self.execution_id = execution_id
-            try:
+        run = self._runs[execution_id] = _Run(execution_id)
+        try:
+            async with self.held():
+                run.current = True
+                mirror = None if run.cancelled else await self.live(acquire)
+                if mirror is None or run.cancelled:
+                    return await stop_before_it_begins(execution_id, self.workspace.version, listener)
+                run.executing = True
                 return await Execution(self, mirror, execution_id, request, listener).go()
-            finally:
-                self.execution_id = None
+        finally:
+            del self._runs[execution_id]
 
     def base_url(self, execution_id: str) -> str:
         """Where what a run showed can be fetched from."""
@@ -150,8 +196,10 @@ class Conversation:
         return (InterpreterState.KEPT, None) if had else (InterpreterState.NEW, reason)
 
     async def record(self, execution_id: str, payload: Json) -> None:
-        """Keep what a result refers to."""
-        await self._workspaces.put_record(self.workspace.tenant, "execution", execution_id, payload)
+        """Keep what a result refers to, for as long as this incarnation of the conversation lives."""
+        workspace = self.workspace
+        payload = {**payload, "conversation": workspace.id, "incarnation": workspace.incarnation}
+        await self._workspaces.put_record(workspace.tenant, "execution", execution_id, payload)
 
     @property
     def output_limit(self) -> int:

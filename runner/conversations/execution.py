@@ -7,17 +7,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol
 
-from runner.agent.protocol import Json
+from runner.agent.protocol import MAX_ENTRIES, Json
 from runner.conversations.output import ResultRecorder, StreamRecorder, StreamText
 from runner.conversations.result import Artifact, RunEvent, RunResult
 from runner.conversations.sync import Mirror
-from runner.errors import ProtocolError, SandboxLost
+from runner.errors import FolioboxError, ProtocolError, SandboxLost
 from runner.interpreter.client import Event, RunEnd
 from runner.interpreter.outcomes import Observed, decide
 from runner.model import FileChange, InterpreterState, Outcome, RunRequest
+from runner.telemetry.logs import logger
 from runner.workspace.history import Workspace
 
 Listener = Callable[[RunEvent], Awaitable[None]]
+_TOO_MANY = f"the workspace holds more than {MAX_ENTRIES} files, links and folders: what is beyond was not stored"
+log = logger("execution")
 _NOTHING: Json = {"total": 0, "forwarded": 0, "tail": ""}
 
 
@@ -70,9 +73,10 @@ class Execution:
         self.began = time.monotonic()
         self.end: RunEnd | None = None
         self.failure: str | None = None
+        self.files_error: Json | None = None
 
     async def go(self) -> RunResult:
-        """Run, store, tell. Only a broken store raises: a lost sandbox is an outcome."""
+        """Run, store, tell. A lost sandbox is an outcome, and files that could not be stored are told of."""
         client = self.mirror.client
         before = await client.usage()
         await client.sandbox.reset_peak()
@@ -88,6 +92,9 @@ class Execution:
             except (SandboxLost, ProtocolError) as error:
                 self.end, self.failure = None, error.cause or error.detail
                 usage = await client.usage()
+            except BaseException:
+                await self.conversation.drop("sandbox_lost")
+                raise
             if self.end is None or self.end.survivors:
                 await self.conversation.drop("sandbox_lost")
             counts = self.end.streams if self.end is not None else dict.fromkeys(streams, _NOTHING)
@@ -126,6 +133,7 @@ class Execution:
             interpreter_reason=reason or _why_lost(state, end, self.failure, outcome),
             version=self.mirror.workspace.version,
             files=files,
+            files_error=self.files_error,
             skipped=end.skipped if end else [],
             results_dropped=self.results.dropped,
         )
@@ -143,22 +151,39 @@ class Execution:
                 await self._tell("display", shown)
 
     async def _commit(self, end: RunEnd) -> list[Artifact]:
-        result, changes = await self.mirror.pull(end, self.id)
+        try:
+            result, changes = await self.mirror.pull(end, self.id)
+        except (SandboxLost, ProtocolError):
+            raise
+        except FolioboxError as error:
+            self.mirror.reject(end)
+            self._not_stored(error)
+            return []
+        if end.truncated:
+            self.files_error = {"code": "quota_exceeded", "detail": _TOO_MANY}
         artifacts = [_artifact(change, result.renamed) for change in changes]
         for artifact in artifacts:
             if artifact.change != "deleted":
                 await self._tell("file", {}, artifact=artifact)
         return artifacts
 
+    def _not_stored(self, error: FolioboxError) -> None:
+        detail = f"{error.detail}. Nothing of this run was stored: its files are as they were before it."
+        self.files_error = {"code": error.code, "detail": detail}
+        log.warning("files of a run were not stored", code=error.code, detail=error.detail, cause=error.cause)
+
     async def _record(self, result: RunResult) -> None:
         full = {name: s.full for name, s in (("stdout", result.stdout), ("stderr", result.stderr)) if s.full}
         if not full and not self.results.blobs:
             return
-        await self.conversation.record(self.id, {
-            "conversation": self.conversation.workspace.id,
+        payload: Json = {
             "results": [[b.blob, b.size, b.media_type] for b in self.results.blobs],
             "streams": {name: [b.blob, b.size, b.media_type] for name, b in full.items()},
-        })  # fmt: skip
+        }
+        try:
+            await self.conversation.record(self.id, payload)
+        except FolioboxError as error:
+            log.warning("pictures and long output of a run were not stored", code=error.code, cause=error.cause)
 
     async def _tell(
         self, kind: str, data: Json, artifact: Artifact | None = None, result: RunResult | None = None
@@ -166,6 +191,29 @@ class Execution:
         if self.listener is not None:
             self.seq += 1
             await self.listener(RunEvent(self.seq, kind, data, artifact, result))
+
+
+async def stop_before_it_begins(execution_id: str, version: int, listener: Listener | None) -> RunResult:
+    """The result of a run that was interrupted while it waited; nothing of it was executed."""
+    nothing = StreamText("", False, 0, None)
+    result = RunResult(
+        execution_id=execution_id,
+        outcome=Outcome.INTERRUPTED,
+        exit_code=None,
+        signal=None,
+        duration_ms=0,
+        peak_memory_bytes=None,
+        stdout=nothing,
+        stderr=nothing,
+        results=[],
+        error=None,
+        interpreter=InterpreterState.KEPT,
+        interpreter_reason="not_started",
+        version=version,
+    )
+    if listener is not None:
+        await listener(RunEvent(1, "done", {}, result=result))
+    return result
 
 
 def _observed(end: RunEnd | None, request: RunRequest, killed: int) -> Observed:
@@ -178,15 +226,17 @@ def _observed(end: RunEnd | None, request: RunRequest, killed: int) -> Observed:
 def _why_lost(state: InterpreterState, end: RunEnd | None, failure: str | None, outcome: Outcome) -> str | None:
     if state is not InterpreterState.LOST:
         return None
-    if failure is not None:
-        return f"the sandbox ended: {failure}"[:300]
-    if end is not None and end.failure:
-        return end.failure[:300]
     if outcome is Outcome.OOM:
         return "it ran out of memory"
-    if end is not None and end.observed.stopped_by:
+    if end is None:
+        return f"the sandbox ended: {failure}"[:300]
+    if end.observed.stopped_by:
         return "it did not obey the interrupt and was ended"
-    return "its process ended"
+    if end.failure:
+        return end.failure[:300]
+    if end.observed.signal is not None:
+        return f"its process was ended by signal {end.observed.signal}"
+    return f"its process ended with exit code {end.observed.exit_code}"
 
 
 def _artifact(change: FileChange, renamed: Mapping[str, str]) -> Artifact:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from runner.backends.base import Backend
-from runner.errors import BackendUnavailable, FolioboxError, ProtocolError, SandboxLost
+from runner.errors import BackendUnavailable, ProtocolError, SandboxLost
 from runner.interpreter.client import SandboxClient
 from runner.model import SandboxLimits, SandboxSpec
 from runner.telemetry.logs import logger
@@ -39,6 +39,7 @@ class Pool:
         self._starting = 0
         self._starts = asyncio.Semaphore(len(os.sched_getaffinity(0)))
         self._wanted = asyncio.Event()
+        self._settled = asyncio.Event()
         self._last_take = 0.0
         self._refiller: asyncio.Task[None] | None = None
 
@@ -76,12 +77,10 @@ class Pool:
         """There may be room for spares again."""
         self._wanted.set()
 
-    async def drop_spare(self) -> bool:
-        """End one spare to make room; False when there is none."""
-        if not self._spares:
-            return False
-        await self._spares.pop().destroy()
-        return True
+    async def wait_for_spare(self) -> None:
+        """Until a spare that is being started is ready, or has failed to start."""
+        self._settled.clear()
+        await self._settled.wait()
 
     async def close(self) -> None:
         """End all spares."""
@@ -97,24 +96,29 @@ class Pool:
             return await start_sandbox(self._backend, self._limits, self._ready_timeout_s)
 
     async def _refill(self) -> None:
-        failures = 0
+        failures, delay = 0, 0.0
         while True:
             await self._wanted.wait()
             self._wanted.clear()
             while len(self._spares) < self._size and self._may_grow():
                 # A start costs a second of CPU, which the first cells of the newest conversations need now.
                 await asyncio.sleep(max(0.0, self._last_take + _LULL_S - time.monotonic()))
+                if not self._may_grow():
+                    break
                 self._starting += 1
                 try:
                     self._spares.append(await self._create())
                     failures = 0
-                except FolioboxError as error:
+                except Exception as error:  # whatever it was, spares must be tried again
                     delay = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
                     failures += 1
-                    log.warning("spare failed", detail=error.detail, cause=error.cause, retry_s=delay)
-                    await asyncio.sleep(delay)
+                    cause = getattr(error, "cause", None) or repr(error)
+                    log.warning("spare failed", cause=cause, retry_s=delay)
                 finally:
                     self._starting -= 1
+                    self._settled.set()
+                if failures:
+                    await asyncio.sleep(delay)
 
 
 async def start_sandbox(backend: Backend, limits: SandboxLimits, ready_timeout_s: float) -> SandboxClient:

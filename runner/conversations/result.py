@@ -58,6 +58,7 @@ class RunResult:
     interpreter_reason: str | None
     version: int
     files: list[Artifact] = field(default_factory=list)
+    files_error: Json | None = None
     skipped: list[Json] = field(default_factory=list)
     results_dropped: int = 0
 

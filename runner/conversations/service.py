@@ -27,6 +27,8 @@ from runner.workspace.paths import check_conversation_id
 from runner.workspace.workspaces import Workspaces
 
 _SWEEP_S = 5.0
+_MAX_ENV_BYTES = 64 << 10
+_STOP_S = 8.0
 _FORBIDDEN_ENV = ("LD_", "PYTHON")
 log = logger("conversations")
 
@@ -64,18 +66,21 @@ class ConversationService:
         self._reaper = asyncio.create_task(self._reap())
 
     async def close(self) -> None:
-        """End every sandbox; all files are in the store already."""
+        """Interrupt what runs, let it store its files, then end every sandbox."""
         if self._reaper is not None:
             self._reaper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reaper
         await self._pool.close()
+        await asyncio.gather(*(c.close() for c in self._conversations.values()), return_exceptions=True)
+        if self._runs:
+            await asyncio.wait(self._runs, timeout=_STOP_S)
         await asyncio.gather(*(c.drop(None) for c in self._conversations.values()), return_exceptions=True)
 
     @property
     def live(self) -> int:
         """Sandboxes in use by conversations."""
-        return sum(conversation.mirror is not None for conversation in self._conversations.values())
+        return sum(conversation.alive for conversation in self._conversations.values())
 
     @property
     def spares(self) -> int:
@@ -91,7 +96,7 @@ class ConversationService:
 
     async def find(self, tenant: str, identifier: str) -> Conversation:
         """A conversation that exists. Raises NotFound."""
-        known = self._conversations.get((tenant, check_conversation_id(identifier)))
+        known = self._known(tenant, identifier)
         if known is not None:
             return known
         workspace = await self._workspaces.find(tenant, identifier)
@@ -101,11 +106,18 @@ class ConversationService:
 
     async def ensure(self, tenant: str, identifier: str) -> tuple[Conversation, bool]:
         """A conversation, made when there is none; the second value says whether it was."""
-        known = self._conversations.get((tenant, check_conversation_id(identifier)))
+        known = self._known(tenant, identifier)
         if known is not None:
             return known, False
         workspace, created = await self._workspaces.create(tenant, identifier)
         return self._remember(workspace, known=not created), created
+
+    def _known(self, tenant: str, identifier: str) -> Conversation | None:
+        """A conversation that this process has in memory; being asked for counts as use."""
+        conversation = self._conversations.get((tenant, check_conversation_id(identifier)))
+        if conversation is not None:
+            conversation.last_used = time.monotonic()
+        return conversation
 
     def _remember(self, workspace: Workspace, *, known: bool) -> Conversation:
         key = (workspace.tenant, workspace.id)
@@ -125,21 +137,27 @@ class ConversationService:
             conversation = await self.find(tenant, identifier)
         except NotFound:
             return
-        await conversation.interrupt(None)
-        async with conversation.held():
+        await conversation.close()
+        async with conversation.lock:
             await conversation.drop(None)
             await self._workspaces.purge(tenant, identifier)
-            self._conversations.pop((tenant, identifier), None)
+            if self._conversations.get(conversation.key) is conversation:
+                del self._conversations[conversation.key]
 
-    async def labels(self, tenant: str, identifier: str) -> dict[str, str]:
+    async def labels(self, conversation: Conversation) -> dict[str, str]:
         """A conversation's labels."""
-        record = await self._workspaces.read_record(tenant, "conversation", identifier)
-        return dict(record.get("labels", {})) if record else {}
+        workspace = conversation.workspace
+        record = await self._workspaces.read_record(workspace.tenant, "conversation", workspace.id)
+        if record is None or record.get("incarnation") != workspace.incarnation:
+            return {}
+        return dict(record["labels"])
 
-    async def set_labels(self, tenant: str, identifier: str, labels: Mapping[str, str]) -> None:
+    async def set_labels(self, conversation: Conversation, labels: Mapping[str, str]) -> None:
         """Replace a conversation's labels."""
-        if dict(labels) != await self.labels(tenant, identifier):
-            await self._workspaces.put_record(tenant, "conversation", identifier, {"labels": dict(labels)})
+        if dict(labels) != await self.labels(conversation):
+            workspace = conversation.workspace
+            payload = {"labels": dict(labels), "incarnation": workspace.incarnation}
+            await self._workspaces.put_record(workspace.tenant, "conversation", workspace.id, payload)
 
     # -- runs --------------------------------------------------------------------------------------------------
 
@@ -174,6 +192,11 @@ class ConversationService:
                 f"stdin is longer than {self.limits.max_stdin_bytes} bytes: put it into a file instead",
                 limit=self.limits.max_stdin_bytes,
             )
+        env_size = sum(len(name) + len(value.encode()) for name, value in request.env.items())
+        if env_size > _MAX_ENV_BYTES:
+            raise InvalidRequest(
+                f"env holds {env_size} bytes, the limit is {_MAX_ENV_BYTES}: put data into a file instead"
+            )
         for name, value in request.env.items():
             if not name or "=" in name or "\0" in name + value:
                 raise InvalidRequest(f"env: {name!r} is not a usable variable name or value")
@@ -192,7 +215,8 @@ class ConversationService:
         """Something a result refers to: ``results`` with a number, or ``stdout``/``stderr``. Raises NotFound."""
         conversation = await self.find(tenant, identifier)
         record = await self._workspaces.read_record(tenant, "execution", execution_id)
-        if record is None or record.get("conversation") != identifier:
+        owner = {"conversation": identifier, "incarnation": conversation.workspace.incarnation}
+        if record is None or any(record.get(name) != value for name, value in owner.items()):
             raise NotFound("there is no such execution, or nothing of it was kept")
         entry = self._entry(record, name, number)
         if entry is None:
@@ -219,15 +243,16 @@ class ConversationService:
         if not self.report.available:
             raise BackendUnavailable(self.report.detail or "no backend is available")
         async with self._admission:
-            if not self._pool.ready:
-                while not self._may_grow():
-                    if not await self._evict():
-                        raise CapacityReached(
-                            f"all {self._config.max_live} sandboxes are busy; try again soon, or raise "
-                            "SANDBOX_MAX_SESSIONS",
-                            limit=self._config.max_live,
-                            retry_after_ms=1000,
-                        )
+            while not (self._pool.ready or self._may_grow()):
+                if self._pool.count:
+                    await self._pool.wait_for_spare()
+                elif not await self._evict():
+                    raise CapacityReached(
+                        f"all {self._config.max_live} sandboxes are busy; try again soon, or raise "
+                        "SANDBOX_MAX_SESSIONS",
+                        limit=self._config.max_live,
+                        retry_after_ms=1000,
+                    )
             self._acquiring += 1
         try:
             return await self._pool.take()
@@ -247,10 +272,21 @@ class ConversationService:
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(min(_SWEEP_S, self._config.idle_ttl_s / 2))
-            deadline = time.monotonic() - self._config.idle_ttl_s
             for conversation in list(self._conversations.values()):
-                idle = conversation.mirror is not None and conversation.last_used < deadline
-                if idle and not conversation.busy:
-                    async with conversation.held():
-                        await conversation.drop("idle")
+                try:
+                    await self._reap_one(conversation, time.monotonic() - self._config.idle_ttl_s)
+                except Exception:  # one that cannot be ended must not keep the others alive
+                    log.exception("could not reap", conversation=conversation.workspace.id)
             self._pool.wake()
+
+    async def _reap_one(self, conversation: Conversation, deadline: float) -> None:
+        """End a sandbox that is idle or dead, and forget a conversation that has been without one for long."""
+        if conversation.busy:
+            return
+        idle = conversation.last_used < deadline
+        if conversation.mirror is None:
+            if idle and self._conversations.get(conversation.key) is conversation:
+                del self._conversations[conversation.key]
+        elif idle or not conversation.alive:
+            async with conversation.held():
+                await conversation.drop("idle" if idle else "sandbox_lost")

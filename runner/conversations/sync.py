@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from runner.errors import TooLarge
 from runner.interpreter.client import INLINE, ChangedFile, Outgoing, RunEnd, SandboxClient
 from runner.model import FileChange, FileEntry
 from runner.workspace.history import CommitResult, Workspace
 from runner.workspace.manifest import Cause
+
+T = TypeVar("T")
 
 _FETCHES_AT_ONCE = 8
 _READS_AT_ONCE = 32
@@ -25,6 +28,7 @@ class Mirror:
         self._files: dict[str, FileEntry] = {}
         self._links: dict[str, str] = {}
         self._folders: frozenset[str] = frozenset()
+        self._strays: set[str] = set()
 
     async def push(self) -> None:
         """Write what the sandbox lacks and remove what it should not have; nothing when nothing changed."""
@@ -33,17 +37,17 @@ class Mirror:
         if state == (self.version, self.draft_seq):
             return
         files, links, folders = dict(workspace.files), dict(workspace.links), workspace.folders
-        gone = [path for path in self._files if path not in files]
+        gone = [path for path in self._files.keys() | self._strays if path not in files]
         gone += [path for path in self._links if path not in links and path not in files]
         wanted = [entry for path, entry in files.items() if not _same(self._files.get(path), entry)]
         links_wanted = {path: target for path, target in links.items() if self._links.get(path) != target}
         await self.client.remove(gone)
         for start in range(0, len(wanted), _READS_AT_ONCE):
-            batch = await asyncio.gather(*(self._outgoing(e) for e in wanted[start : start + _READS_AT_ONCE]))
+            batch = await _all([self._outgoing(entry) for entry in wanted[start : start + _READS_AT_ONCE]])
             await self.client.put(batch, {}, ())
         if links_wanted or folders - self._folders:
             await self.client.put((), links_wanted, sorted(folders - self._folders))
-        self._files, self._links, self._folders = files, links, folders
+        self._files, self._links, self._folders, self._strays = files, links, folders, set()
         self.version, self.draft_seq = state
 
     async def _outgoing(self, entry: FileEntry) -> Outgoing:
@@ -62,7 +66,8 @@ class Mirror:
     async def pull(self, end: RunEnd, execution_id: str) -> tuple[CommitResult, list[FileChange]]:
         """Store what the run changed and cut a version. Raises TooLarge, QuotaExceeded, SandboxLost."""
         slots = asyncio.Semaphore(_FETCHES_AT_ONCE)
-        fetched = await asyncio.gather(*(self._change(change, slots) for change in end.changes))
+        blobs: dict[str, str] = {}
+        fetched = await _all([self._change(change, slots, blobs) for change in end.changes])
         changes = [change for change in fetched if change is not None]
         result = await self.workspace.commit(
             changes,
@@ -74,6 +79,18 @@ class Mirror:
         )
         self._note(changes, end, result)
         return result, changes
+
+    def reject(self, end: RunEnd) -> None:
+        """What the run changed could not be stored: the next ``push`` puts the files back as the store has them."""
+        for change in end.changes:
+            self._files.pop(change.path, None)
+            if change.change != "deleted":
+                self._strays.add(change.path)
+        if end.links is not None:
+            self._links = dict(end.links)
+        if end.folders is not None:
+            self._folders = frozenset(end.folders)
+        self.version = -1
 
     def _note(self, changes: list[FileChange], end: RunEnd, result: CommitResult) -> None:
         for change in changes:
@@ -88,7 +105,7 @@ class Mirror:
         clean = not result.renamed and self.workspace.draft_seq == self.draft_seq
         self.version = result.version if clean else -1
 
-    async def _change(self, change: ChangedFile, slots: asyncio.Semaphore) -> FileChange | None:
+    async def _change(self, change: ChangedFile, slots: asyncio.Semaphore, blobs: dict[str, str]) -> FileChange | None:
         if change.change == "deleted":
             return FileChange(change.path, "deleted", None) if change.path in self._files else None
         limit = self.workspace_limit
@@ -97,7 +114,8 @@ class Mirror:
         async with slots, self.workspace.stage(limit) as staging:
             async for chunk in self.client.fetch(change.path, change.size):
                 await staging.write(chunk)
-            sha256, size, blob = await self.workspace.adopt_blob(staging)
+            sha256, size, blob = await self.workspace.adopt_blob(staging, blobs)
+            blobs[sha256] = blob
         before: Mapping[str, FileEntry] = self._files
         entry = FileEntry(change.path, size, sha256, blob, change.mode, change.modified_ns)
         known = before.get(change.path)
@@ -113,3 +131,13 @@ class Mirror:
 
 def _same(have: FileEntry | None, want: FileEntry) -> bool:
     return have is not None and have.sha256 == want.sha256 and have.mode == want.mode
+
+
+async def _all(work: list[Coroutine[Any, Any, T]]) -> list[T]:
+    """Results in order; at the first failure the others are cancelled and waited for."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

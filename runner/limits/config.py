@@ -19,7 +19,6 @@ class LimitsConfig:
     default_timeout_ms: int = 120_000
     timeout_cap_ms: int = 600_000
     max_code_bytes: int = 1 << 20
-    max_body_bytes: int = 56 << 20
     max_output_bytes: int = 64 << 10
     max_stdin_bytes: int = 16 << 20
     queue_timeout_s: float = 150.0
@@ -27,7 +26,7 @@ class LimitsConfig:
     @classmethod
     def from_env(cls, env: environment.Env) -> LimitsConfig:
         """``SANDBOX_MEMORY``, ``_CPUS``, ``_PIDS_LIMIT``, ``_NOFILE_ULIMIT``, ``_WORKSPACE_SIZE``, ``_TMPFS_SIZE``,
-        ``_DEFAULT_EXEC_TIMEOUT_MS``, ``_EXEC_TIMEOUT_CAP_MS``, ``_MAX_CODE_BYTES``, ``_MAX_BODY_BYTES``,
+        ``_DEFAULT_EXEC_TIMEOUT_MS``, ``_EXEC_TIMEOUT_CAP_MS``, ``_MAX_CODE_BYTES``,
         ``_MAX_OUTPUT_BYTES`` (a stream, in a result), ``_QUEUE_TIMEOUT_SECONDS``.
         """
         return cls(
@@ -35,7 +34,6 @@ class LimitsConfig:
             default_timeout_ms=environment.integer(env, "SANDBOX_DEFAULT_EXEC_TIMEOUT_MS", 120_000, minimum=1),
             timeout_cap_ms=environment.integer(env, "SANDBOX_EXEC_TIMEOUT_CAP_MS", 600_000, minimum=1),
             max_code_bytes=environment.size(env, "SANDBOX_MAX_CODE_BYTES", 1 << 20),
-            max_body_bytes=environment.size(env, "SANDBOX_MAX_BODY_BYTES", 56 << 20),
             max_output_bytes=environment.size(env, "SANDBOX_MAX_OUTPUT_BYTES", 64 << 10),
             queue_timeout_s=environment.number(env, "SANDBOX_QUEUE_TIMEOUT_SECONDS", 150.0),
         )

@@ -8,6 +8,7 @@ Writers in other processes are met by create-if-absent: the loser reads what won
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -176,9 +177,15 @@ class Workspace:
             return
         raise Conflict("Others keep writing to this conversation; send it again.")
 
-    async def adopt_blob(self, staging: Staging) -> tuple[str, int, str]:
-        """Keep bytes out of a sandbox, durably: (sha256, size, blob). A commit must name them in a day."""
+    async def adopt_blob(self, staging: Staging, recent: Mapping[str, str] | None = None) -> tuple[str, int, str]:
+        """Keep bytes out of a sandbox, durably: (sha256, size, blob). A commit must name them in a day.
+
+        ``recent`` are blobs by hash that the same commit will name: equal files of one run share an object.
+        """
         digest = await staging.finish()
+        if recent and digest.sha256 in recent:
+            await staging.abort()
+            return digest.sha256, digest.size, recent[digest.sha256]
         return digest.sha256, digest.size, await self._keep(staging, digest)
 
     async def _keep(self, staging: Staging, digest: Digest) -> str:
@@ -187,7 +194,8 @@ class Workspace:
             await staging.abort()
             return known
         blob = keys.new_blob(digest.sha256)
-        await staging.commit(keys.blob(self.tenant, blob))
+        with contextlib.suppress(KeyExists):  # the name says the hash: what is there has the same bytes
+            await staging.commit(keys.blob(self.tenant, blob))
         return blob
 
     async def commit(

@@ -131,3 +131,77 @@ def test_a_sandbox_killed_from_outside_costs_its_run_and_nothing_stored(tmp_path
         assert (results[0]["outcome"], results[0]["interpreter"]) == ("crashed", "lost")
         after = chat.ok("import os; print(open('before.txt').read(), os.path.exists('after.txt'))")
         assert (after["stdout"], after["interpreter"]) == ("1 False\n", "new")
+
+
+def test_a_purged_conversation_leaves_nothing_to_the_next_of_its_name(http: httpx.Client) -> None:
+    chat = Chat(http)
+    http.put(f"/v1/conversations/{chat.id}", json={"labels": {"user": "ada"}})
+    old = chat.ok("print('SECRET ' * 50_000)")["execution_id"]
+    chat.purge()
+    assert http.put(f"/v1/conversations/{chat.id}").json()["labels"] == {}
+    assert http.get(f"/v1/conversations/{chat.id}/executions/{old}/stdout").status_code == 404
+    chat.purge()
+
+
+def test_purge_stops_what_runs_and_what_waits(http: httpx.Client) -> None:
+    chat = Chat(http)
+    chat.ok("import time")
+    url = f"/v1/conversations/{chat.id}/execute"
+    answers: list[httpx.Response] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(http.post(url, json={"code": "time.sleep(20)"})))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    while not http.get(f"/v1/conversations/{chat.id}").json()["live"]:
+        continue
+    began = time.monotonic()
+    chat.purge()
+    for thread in threads:
+        thread.join(10)
+    assert time.monotonic() - began < 8
+    assert len(answers) == 4
+    assert http.get(f"/v1/conversations/{chat.id}").status_code in (200, 404)
+
+
+def test_a_run_that_waits_for_its_sandbox_can_be_interrupted(tmp_path: Path) -> None:
+    with running(tmp_path, SANDBOX_POOL_SIZE="0") as service, service.client() as http:
+        chat, results = Chat(http), []
+        http.put(f"/v1/conversations/{chat.id}")
+        thread = threading.Thread(target=lambda: results.append(chat.run("open('ran.txt', 'w')")))
+        thread.start()
+        deadline = time.monotonic() + 10
+        interrupted = False
+        while not interrupted and time.monotonic() < deadline:
+            interrupted = http.post(f"/v1/conversations/{chat.id}/interrupt").json()["interrupted"]
+        thread.join(20)
+        assert results[0]["outcome"] == "interrupted"
+        assert chat.files() == []
+
+
+def test_a_small_cap_full_of_spares_still_serves(tmp_path: Path) -> None:
+    with running(tmp_path, SANDBOX_POOL_SIZE="2", SANDBOX_MAX_SESSIONS="2") as service, service.client() as http:
+        first, second = Chat(http), Chat(http)
+        thread = threading.Thread(target=first.ok, args=("import time; time.sleep(3)",))
+        thread.start()
+        assert second.ok("print(2)")["stdout"] == "2\n"
+        thread.join()
+
+
+def test_a_stop_interrupts_runs_and_stores_their_files(tmp_path: Path) -> None:
+    with running(tmp_path, SANDBOX_POOL_SIZE="0") as service:
+        with service.client() as http:
+            chat = Chat(http)
+            chat.ok("import time")
+            body = {"code": "open('t.txt', 'w').write('1')\nprint('on')\ntime.sleep(60)"}
+            headers = {"Accept": "text/event-stream"}
+            url = f"/v1/conversations/{chat.id}/execute"
+            with http.stream("POST", url, json=body, headers=headers) as answer:
+                for line in answer.iter_lines():
+                    if '"on' in line:
+                        break
+        assert service.stop(60) == 0
+        service.start()
+        with service.client() as http:
+            assert Chat(http, chat.id).files() == ["t.txt"]

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import unquote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from runner.api.auth import Tenant
 from runner.api.v1 import schemas, translate
 from runner.conversations.service import ConversationService
+from runner.workspace.paths import check_conversation_id
 
-router = APIRouter(prefix="/v1/conversations", tags=["conversations"])
+
+def raw_segments(request: Request, count: int) -> list[str]:
+    """The path as sent, cut at its slashes into at most ``count`` parts and not decoded."""
+    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    return raw.decode("latin-1").removeprefix(request.scope.get("root_path", "")).split("/", count - 1)
+
+
+async def whole_id(request: Request) -> None:
+    """Refuse an id with an encoded slash: the router sees decoded paths and would cut it there. Raises
+    InvalidRequest.
+    """
+    if "id" in request.path_params:
+        segment = unquote(raw_segments(request, 5)[3])
+        if segment != request.path_params["id"]:
+            check_conversation_id(segment)
+
+
+PLAIN_ID = Depends(whole_id)
+router = APIRouter(prefix="/v1/conversations", tags=["conversations"], dependencies=[PLAIN_ID])
 
 
 def service(request: Request) -> ConversationService:
@@ -27,8 +47,8 @@ async def put_conversation(
     """Find or create a conversation: 201 for a new one, 200 for a known one. Labels given replace the old ones."""
     conversation, created = await service(request).ensure(tenant, id)
     if body is not None and "labels" in body.model_fields_set:
-        await service(request).set_labels(tenant, id, body.labels)
-    labels = await service(request).labels(tenant, id)
+        await service(request).set_labels(conversation, body.labels)
+    labels = await service(request).labels(conversation)
     return JSONResponse(translate.conversation(conversation, labels), 201 if created else 200)
 
 
@@ -36,7 +56,7 @@ async def put_conversation(
 async def get_conversation(request: Request, tenant: Tenant, id: str) -> dict[str, Any]:
     """Show a conversation."""
     conversation = await service(request).find(tenant, id)
-    return translate.conversation(conversation, await service(request).labels(tenant, id))
+    return translate.conversation(conversation, await service(request).labels(conversation))
 
 
 @router.get("", response_model=schemas.ConversationList)

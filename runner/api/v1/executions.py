@@ -9,20 +9,23 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 from starlette.background import BackgroundTask
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from runner.api.auth import Tenant
+from runner.api.encoding import Json
+from runner.api.errors import note, told
 from runner.api.v1 import schemas, translate
-from runner.api.v1.conversations import service
+from runner.api.v1.conversations import PLAIN_ID, service
 from runner.conversations.conversation import new_execution_id
 from runner.conversations.result import RunEvent, RunResult
-from runner.errors import FolioboxError
 from runner.model import RunRequest
 
-router = APIRouter(prefix="/v1/conversations", tags=["runs"])
+router = APIRouter(prefix="/v1/conversations", tags=["runs"], dependencies=[PLAIN_ID])
 
-KEEP_ALIVE_S = 5.0
-SLOW_LISTENER_S = 30.0
+FIRST_BYTE_S = 0.8  # what fails before is an ordinary response
+KEEP_ALIVE_S = 4.5
+SLOW_LISTENER_S = 5.0
+_KEEP_ALIVE = b": keep-alive\n\n"
 _QUEUE = 256
 ExecutionId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
 
@@ -43,70 +46,110 @@ async def execute(request: Request, tenant: Tenant, id: str, body: schemas.Execu
     )
     if "text/event-stream" in request.headers.get("accept", ""):
         return await _stream(request, tenant, id, run)
-    return JSONResponse(translate.run(await service(request).run(tenant, id, run)))
+    return Json(translate.run(await service(request).run(tenant, id, run)))
+
+
+class Feed:
+    """Events of a run on their way to one listener. It is dropped when it does not read, and the run goes on."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[RunEvent | None] = asyncio.Queue(_QUEUE)
+        self._moved = asyncio.Event()
+        self.open = True
+        self.slow = False
+        self.told = False  # whether there was an event
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits to be sent."""
+        return self._queue.empty()
+
+    async def put(self, event: RunEvent) -> None:
+        """Hand an event over, waiting a bounded time for room."""
+        self.told = True
+        self._moved.set()
+        if not self.open:
+            return
+        try:
+            async with asyncio.timeout(SLOW_LISTENER_S):
+                await self._queue.put(event)
+        except TimeoutError:
+            self.slow = True
+            self.leave()
+            self._queue.put_nowait(None)
+
+    async def get(self) -> RunEvent | None:
+        """The next event; None when there will be none."""
+        return await self._queue.get() if self.open or not self.empty else None
+
+    async def moved(self, limit_s: float) -> None:
+        """Wait until there is an event or the run has ended, or no longer than ``limit_s``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._moved.wait()
+
+    def leave(self) -> None:
+        """Take no more, and forget what waits."""
+        self.open = False
+        while not self.empty:
+            self._queue.get_nowait()
+
+    def end(self, work: asyncio.Task[RunResult]) -> None:
+        """The run has ended: nothing follows what waits."""
+        self.open = False
+        self._moved.set()
+        if self.empty:
+            self._queue.put_nowait(None)
 
 
 async def _stream(request: Request, tenant: str, id: str, run: RunRequest) -> Response:
     """Events of a run. It goes on to its end when the listener leaves or does not keep up."""
     execution_id = new_execution_id()
-    queue: asyncio.Queue[RunEvent] = asyncio.Queue(_QUEUE)
-    gone = False
-
-    async def listen(event: RunEvent) -> None:
-        nonlocal gone
-        if not gone:
-            try:
-                await asyncio.wait_for(queue.put(event), SLOW_LISTENER_S)
-            except TimeoutError:
-                gone = True
-
-    def leave() -> None:
-        nonlocal gone
-        gone = True
-        while not queue.empty():
-            queue.get_nowait()
-
-    work = asyncio.create_task(service(request).run(tenant, id, run, listen, execution_id))
-    first = asyncio.create_task(queue.get())
-    await asyncio.wait((work, first), return_when=asyncio.FIRST_COMPLETED)
-    if work.done() and not first.done():
-        first.cancel()
+    feed = Feed()
+    work = asyncio.create_task(service(request).run(tenant, id, run, feed.put, execution_id))
+    work.add_done_callback(feed.end)
+    await feed.moved(FIRST_BYTE_S)
+    if work.done() and not feed.told:
         await work  # an error before the first event is an ordinary response
-
-    async def events() -> AsyncIterator[bytes]:
-        waiting = first
-        try:
-            while True:
-                done, _ = await asyncio.wait((waiting,), timeout=KEEP_ALIVE_S)
-                if done:
-                    event = waiting.result()
-                    yield translate.event(event, execution_id)
-                    if event.kind == "done":
-                        return
-                    waiting = asyncio.create_task(queue.get())
-                elif gone or (work.done() and queue.empty()):
-                    yield _broken(work)
-                    return
-                else:
-                    yield b": keep-alive\n\n"
-        finally:
-            waiting.cancel()
-            leave()
-
+    request_id: str = request.scope.get("foliobox.request_id", "")
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(events(), 200, headers, "text/event-stream", BackgroundTask(_forget, work))
+    body = _events(feed, work, execution_id, request_id)
+    return StreamingResponse(body, 200, headers, "text/event-stream", BackgroundTask(_forget, work))
 
 
-def _broken(work: asyncio.Task[RunResult]) -> bytes:
-    """The last event of a run that this service could not finish."""
-    error = work.exception() if work.done() and not work.cancelled() else None
-    code = error.code if isinstance(error, FolioboxError) else "internal"
-    return f'event: error\ndata: {{"code": "{code}"}}\n\n'.encode()
+async def _events(
+    feed: Feed, work: asyncio.Task[RunResult], execution_id: str, request_id: str
+) -> AsyncIterator[bytes]:
+    try:
+        if feed.empty:
+            yield _KEEP_ALIVE
+        while True:
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_S):
+                    event = await feed.get()
+            except TimeoutError:
+                yield _KEEP_ALIVE
+                continue
+            if event is None:
+                break
+            yield translate.event(event, execution_id)
+            if event.kind == "done":
+                return
+        if feed.slow:
+            code, detail = "slow_listener", "events were not read fast enough; the run goes on and its files are stored"
+        else:
+            code, detail = told(work.exception() if work.done() and not work.cancelled() else None)
+        yield translate.failure(code, detail, execution_id, request_id)
+    finally:
+        feed.leave()
 
 
 async def _forget(work: asyncio.Task[RunResult]) -> None:
-    with contextlib.suppress(Exception):
+    """Wait for the end of a run whose listener has gone or was told."""
+    try:
         await asyncio.shield(work)
+    except Exception as error:
+        note(error)
 
 
 @router.post("/{id}/interrupt", response_model=schemas.InterruptOut)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote, unquote_to_bytes
 
 from fastapi import APIRouter, Query, Request
 from starlette.background import BackgroundTask
@@ -13,9 +13,17 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from runner.api.auth import Tenant
 from runner.api.v1 import schemas, translate
-from runner.api.v1.conversations import service
+from runner.api.v1.conversations import PLAIN_ID, raw_segments, service
 from runner.conversations.result import media_type
-from runner.errors import InvalidPath, InvalidRequest, NotFound, PreconditionFailed, RangeNotSatisfiable, TooLarge
+from runner.errors import (
+    Conflict,
+    InvalidPath,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+    RangeNotSatisfiable,
+    TooLarge,
+)
 from runner.model import FileEntry
 from runner.workspace import paths
 
@@ -33,8 +41,9 @@ class AnyPath(Convertor[str]):
 
 
 register_url_convertor("anypath", AnyPath())
-router = APIRouter(prefix="/v1/conversations", tags=["files"])
+router = APIRouter(prefix="/v1/conversations", tags=["files"], dependencies=[PLAIN_ID])
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_FOLDERS = frozenset(("uploads", "downloads", "skills", "outputs"))  # every workspace has them
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 
@@ -70,6 +79,8 @@ async def put_file(request: Request, tenant: Tenant, id: str, path: str) -> JSON
     ``If-None-Match: *`` refuses to replace, ``If-Match: "<sha256>"`` replaces only that content.
     """
     name = paths.normalise(_path(request))
+    if name in _FOLDERS:
+        raise Conflict(f"{name} is a folder of every workspace: name a file in it, such as {name}/report.pdf")
     limit: int = request.app.state.api_config.max_upload_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
@@ -124,8 +135,10 @@ async def delete_file(request: Request, tenant: Tenant, id: str, path: str) -> R
 
 def _path(request: Request) -> str:
     """The path as sent: decoded strictly, so that broken UTF-8 is an error and not another name."""
-    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    encoded = raw.split(b"?", 1)[0].split(b"/files/", 1)[1]
+    segments = raw_segments(request, 6)
+    encoded = segments[5] if len(segments) == 6 else ""
+    if len(segments) != 6 or unquote(segments[4]) != "files" or unquote(encoded) != request.path_params["path"]:
+        raise InvalidRequest("the address is ambiguous: write …/conversations/<id>/files/ with its slashes as they are")
     try:
         return unquote_to_bytes(encoded).decode("utf-8")
     except UnicodeDecodeError:

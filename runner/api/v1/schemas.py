@@ -57,7 +57,7 @@ class ExecuteIn(Strict):
             try:
                 (name + text).encode()
             except UnicodeEncodeError:
-                raise ValueError(f"{name} contains lone surrogates, which no encoding can carry") from None
+                raise ValueError(f"{ascii(name)[1:-1]} contains lone surrogates, which no encoding can carry") from None
         return self
 
 
@@ -126,6 +126,9 @@ class RunOut(BaseModel):
     interpreter_reason: str | None
     version: int
     files: list[ArtifactOut]
+    files_error: dict[str, str] | None = Field(
+        None, description="Why nothing of what the run changed was stored: code and detail."
+    )
     skipped: list[dict[str, Any]]
 
 

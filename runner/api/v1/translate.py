@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from runner.api.encoding import encode
 from runner.conversations.conversation import Conversation
 from runner.conversations.result import Artifact, RunEvent, RunResult, media_type
 from runner.model import FileEntry
@@ -34,6 +34,7 @@ def run(result: RunResult) -> dict[str, Any]:
         "interpreter_reason": result.interpreter_reason,
         "version": result.version,
         "files": [artifact(item) for item in result.files],
+        "files_error": result.files_error,
         "skipped": result.skipped,
     }
 
@@ -61,7 +62,13 @@ def event(item: RunEvent, execution_id: str) -> bytes:
         data["file"] = artifact(item.artifact)
     if item.result is not None:
         data["result"] = run(item.result)
-    return f"event: {item.kind}\nid: {item.seq}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (item.kind.encode(), item.seq, encode(data, (", ", ": ")))
+
+
+def failure(code: str, detail: str, execution_id: str, request_id: str) -> bytes:
+    """The last server-sent event of a stream that ends without ``done``."""
+    data = {"execution_id": execution_id, "code": code, "detail": detail, "request_id": request_id}
+    return b"event: error\ndata: %s\n\n" % encode(data, (", ", ": "))
 
 
 def file(entry: FileEntry) -> dict[str, Any]:
@@ -84,7 +91,7 @@ def conversation(item: Conversation, labels: dict[str, str]) -> dict[str, Any]:
         "version": item.workspace.version,
         "files": len(item.workspace.files),
         "size_bytes": item.workspace.size_bytes,
-        "live": item.mirror is not None,
+        "live": item.alive,
     }
 
 
