@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
@@ -17,7 +17,7 @@ from runner.backends import registry
 from runner.backends.base import Backend, BackendReport
 from runner.conversations.pool import start_sandbox
 from runner.conversations.service import ConversationService
-from runner.errors import ConfigurationError
+from runner.errors import ConfigurationError, FolioboxError
 from runner.interpreter.client import SandboxClient
 from runner.settings import Settings
 from runner.telemetry.logs import logger
@@ -33,19 +33,13 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        backend, report = await choose_backend(settings)
-        check_exposure(settings, report)
-        store = await open_store(settings.workspace)
-        workspaces = Workspaces(store, settings.workspace)
-        service = ConversationService(backend, report, workspaces, settings.conversations, settings.limits)
-        app.state.service = service
-        try:
-            await service.start()
-            log.info("ready", backend=report.name, image=report.image, available=report.available)
+        async with AsyncExitStack() as stack:
+            try:
+                app.state.service = await _start(settings, stack)
+            except FolioboxError as error:
+                app.state.start_error = error  # told in one line by whoever started the server
+                raise
             yield
-        finally:
-            await service.close()
-            await store.close()
 
     app = FastAPIOffline(  # its /docs needs nothing from the network
         redoc_url=None,
@@ -54,6 +48,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         description="A sandbox runner and a document engine for chat gateways.",
     )
+    app.state.start_error = None
     app.state.api_config = settings.api
     app.state.egress_network = settings.egress_network
     app.include_router(health.router)
@@ -62,6 +57,20 @@ def create_app(settings: Settings) -> FastAPI:
     errors.install(app)
     app.add_middleware(Gate, max_body_bytes=settings.api.max_body_bytes)
     return app
+
+
+async def _start(settings: Settings, stack: AsyncExitStack) -> ConversationService:
+    """Open the store, choose the backend and start the service; ``stack`` undoes it in reverse."""
+    store = await open_store(settings.workspace)
+    stack.push_async_callback(store.close)
+    backend, report = await choose_backend(settings)
+    check_exposure(settings, report)
+    workspaces = Workspaces(store, settings.workspace)
+    service = ConversationService(backend, report, workspaces, settings.conversations, settings.limits)
+    stack.push_async_callback(service.close)
+    await service.start()
+    log.info("ready", backend=report.name, image=report.image, available=report.available)
+    return service
 
 
 async def choose_backend(settings: Settings) -> tuple[Backend, BackendReport]:
@@ -90,5 +99,5 @@ def check_exposure(settings: Settings, report: BackendReport) -> None:
         missing = ", ".join(wall.name for wall in report.walls if not wall.stands)
         raise ConfigurationError(
             f"this host gives sandboxes no {missing}, so the service may bind to loopback only, not to "
-            f"{settings.api.host}: set SANDBOX_BIND=127.0.0.1:{settings.api.port}, or see `foliobox doctor`"
+            f"{settings.api.host}: bind to 127.0.0.1, or see `foliobox doctor` for what is missing"
         )

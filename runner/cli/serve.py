@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import signal
+import socket
 from dataclasses import replace
 from typing import Annotated
 
@@ -12,25 +15,29 @@ import typer
 import uvicorn
 import uvloop
 
+from runner.api.config import ApiConfig
 from runner.app import create_app
+from runner.errors import ConfigurationError
 from runner.settings import Settings
 from runner.telemetry import logs
+
+_BACKLOG = 1024
 
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind; default 127.0.0.1 or SANDBOX_BIND.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; default 8000 or SANDBOX_BIND.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; default 8000 or SANDBOX_BIND.")] = None,
 ) -> None:
     """Serve sandboxes over HTTP until SIGTERM or SIGINT."""
     settings = Settings.from_env(os.environ)
     api = replace(settings.api, host=host or settings.api.host, port=settings.api.port if port is None else port)
     settings = replace(settings, api=api)
     logs.configure(settings.log_level)
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what matters of it is said below, in one line
+    app = create_app(settings)
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(settings),
-            host=api.host,
-            port=api.port,
+            app,
             http="httptools",
             lifespan="on",
             access_log=False,
@@ -43,8 +50,26 @@ def serve(
     # uvicorn raises what stopped it once more when it is done; a stop that was asked for is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    listener = listen(api)
+    logs.logger("serve").info("bound", address=f"http://{api.host}:{listener.getsockname()[1]}")
     # Sandboxes die with the thread that spawned them, so the loop runs in the main thread.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-        loop.run(server.serve())
+    with contextlib.suppress(SystemExit), asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+        loop.run(server.serve(sockets=[listener]))
     if not server.started:
-        raise SystemExit(1)
+        raise app.state.start_error or ConfigurationError("the service could not start; see its log")
+
+
+def listen(api: ApiConfig) -> socket.socket:
+    """A listening socket. Raises ConfigurationError when the address cannot be had."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(api.host, api.port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {api.host}:{api.port} ({error.strerror}): choose another address with --host and "
+            "--port, or with SANDBOX_BIND"
+        ) from error
+    return sock
