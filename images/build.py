@@ -31,7 +31,9 @@ def parser() -> argparse.ArgumentParser:
 
 def build_rootfs(args: argparse.Namespace) -> int:
     """Build or find the tree; return an exit code."""
-    wanted = list(content.SLIM_GROUPS) if args.slim else [name for name in args.groups.split(",") if name]
+    wanted = (
+        list(content.SLIM_GROUPS) if args.slim else [name.strip() for name in args.groups.split(",") if name.strip()]
+    )
     plan = builder.make_plan(IMAGES, wanted, os.environ)
     destination: Path | None = args.dest.absolute() if args.dest else None
     if destination is not None and destination.exists():

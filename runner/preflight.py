@@ -34,6 +34,7 @@ SUITE = "trixie"
 BUILD_GB = 8.0
 RUN_GB = 1.0
 UNISOLATED = "SANDBOX_ALLOW_UNISOLATED=1"
+NO_VERSION = "tells no version"
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,12 @@ class Host:
     @property
     def unisolated(self) -> bool:
         """Whether the operator allowed running without namespaces."""
-        return self.environment.get("SANDBOX_ALLOW_UNISOLATED", "") == "1"
+        return self.environment.get("SANDBOX_ALLOW_UNISOLATED", "").strip().lower() in ("1", "true", "yes", "on")
+
+    @property
+    def bwrap(self) -> str:
+        """The bubblewrap program, by the same rule as the service."""
+        return self.environment.get("SANDBOX_BWRAP", "").strip() or "bwrap"
 
     def has(self, program: str) -> bool:
         """Whether a program is on PATH or among the administrator's."""
@@ -180,8 +186,8 @@ def probe_python(host: Host) -> Finding:
 def probe_namespaces(host: Host) -> Finding:
     """Make the namespaces of a sandbox for real, as an account without privileges."""
     drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if host.root else []
-    if host.has("bwrap"):
-        inner = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
+    if host.has(host.bwrap):
+        inner = [host.bwrap, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
     else:
         kinds = ["--user", "--map-root-user", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork"]
         inner = ["unshare", *kinds, "true"]
@@ -210,14 +216,20 @@ def namespace_advice(host: Host) -> str:
 
 def probe_bubblewrap(host: Host) -> Finding:
     """Look for bubblewrap 0.8 or newer."""
-    if not host.has("bwrap"):
+    own = host.bwrap != "bwrap"
+    if not host.has(host.bwrap):
+        if own:
+            state: State = "warn" if host.unisolated else "fail"
+            advice = "let SANDBOX_BWRAP name the program, or unset it to use the one on PATH"
+            return Finding("bubblewrap", state, f"SANDBOX_BWRAP={host.bwrap} is no program", advice)
         return host.missing("bubblewrap", "not installed", "bubblewrap", isolation=True)
-    numbers = re.search(r"(\d+)\.(\d+)", host.run(["bwrap", "--version"]).text)
+    which = f" ({host.bwrap})" if own else ""
+    numbers = re.search(r"(\d+)\.(\d+)", host.run([host.bwrap, "--version"]).text)
     if numbers is None:
-        return Finding("bubblewrap", "warn", "tells no version", "0.8 or newer is needed")
+        return Finding("bubblewrap", "warn", f"{NO_VERSION}{which}", "0.8 or newer is needed")
     if (int(numbers[1]), int(numbers[2])) < (0, 8):
-        return Finding("bubblewrap", "fail", numbers[0], "install 0.8 or newer (Debian 12, Ubuntu 24.04)")
-    return Finding("bubblewrap", "ok", numbers[0])
+        return Finding("bubblewrap", "fail", f"{numbers[0]}{which}", "install 0.8 or newer (Debian 12, Ubuntu 24.04)")
+    return Finding("bubblewrap", "ok", f"{numbers[0]}{which}")
 
 
 def probe_proot(host: Host) -> Finding:
@@ -437,7 +449,14 @@ def preflight(host: Host, probes: Sequence[Probe] | None = None, total_s: float 
     watcher = threading.Thread(target=_join_all, args=(threads, timer), daemon=True)
     watcher.start()
     timer.wait(total_s)
-    return [results.get(number) or _late(probe) for number, probe in enumerate(chosen)]
+    return without_echo([results.get(number) or _late(probe) for number, probe in enumerate(chosen)])
+
+
+def without_echo(findings: list[Finding]) -> list[Finding]:
+    """Leave out that bubblewrap tells no version where it made no namespaces: the cause is told once."""
+    if all(finding.name != "namespaces" or finding.state == "ok" for finding in findings):
+        return findings
+    return [finding for finding in findings if not finding.found.startswith(NO_VERSION)]
 
 
 def _join_all(threads: Sequence[threading.Thread], timer: threading.Event) -> None:

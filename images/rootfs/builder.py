@@ -127,11 +127,19 @@ def _base_archive(plan: Plan) -> Path:
     if archive.is_file() and time.time() - archive.stat().st_mtime < BASE_MAX_AGE_S:
         print(f"[     ] {BASE_TITLE}: from the cache ({archive.name})", flush=True)
         return archive
-    part = archive.with_suffix(".part.tar")
+    part = archive.with_suffix(f".part-{os.getpid()}.tar")
     command = commands.bootstrap("mmdebstrap", content.SUITE, part, plan.mirror, plan.user_id)
     log = plan.cache.logs / "base.log"
-    progress.run(progress.Step(BASE_TITLE, command, log, _tool_environment(), (plan.cache.base,)))
-    part.replace(archive)
+    try:
+        with caches.scratch(commands.user_namespace(plan.user_id)) as scratch:
+            environment = {**_tool_environment(), "TMPDIR": str(scratch)}
+            progress.run(progress.Step(BASE_TITLE, command, log, environment, (plan.cache.base, scratch)))
+        fault = caches.archive_fault(part)
+        if fault:
+            raise progress.StepError(f"{BASE_TITLE}: {part.name} is not whole ({fault}). Start again; log: {log}")
+        part.replace(archive)
+    finally:
+        part.unlink(missing_ok=True)
     return archive
 
 

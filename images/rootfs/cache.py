@@ -6,11 +6,14 @@ import contextlib
 import fcntl
 import os
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 LEFTOVER = "building-"
+SCRATCH = "foliobox-base-"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ def point_current(cache: Cache, tree: Path) -> None:
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(tree.name)
     fresh.replace(cache.current)
+    print(f"`current` now names {tree.name}: {cache.current}", flush=True)
 
 
 @contextlib.contextmanager
@@ -92,7 +96,48 @@ def build_lock(cache: Cache) -> Iterator[None]:
 
 def leftovers(cache: Cache) -> list[Path]:
     """Return what killed builds left; call it with the lock held."""
-    return [path for path in cache.trees.iterdir() if path.name.startswith((LEFTOVER, ".current-"))]
+    trees = [path for path in cache.trees.iterdir() if path.name.startswith((LEFTOVER, ".current-"))]
+    return [*trees, *cache.base.glob("*.part*.tar"), *_dead_scratch()]
+
+
+@contextlib.contextmanager
+def scratch(namespace: list[str]) -> Iterator[Path]:
+    """Give a folder for the bare system while it is made, which subordinate ids can pass through."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        # What cannot be removed now is a leftover for the next build; it must not hide why this one failed.
+        with contextlib.suppress(subprocess.CalledProcessError):
+            remove_tree(folder, namespace)
+
+
+def _dead_scratch() -> list[Path]:
+    """Return this user's folders of `scratch` whose process is gone."""
+    found = []
+    for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+        owner = path.name.removeprefix(SCRATCH).partition("-")[0]
+        gone = owner.isdigit() and not Path(f"/proc/{owner}").exists()
+        if gone and not path.is_symlink() and path.lstat().st_uid == os.geteuid():
+            found.append(path)
+    return found
+
+
+def archive_fault(archive: Path) -> str:
+    """Return what is wrong with an archive of the bare system, "" when it is whole."""
+    try:
+        with tarfile.open(archive) as tar:
+            names = {name.removeprefix("./") for name in tar.getnames()}
+        with open(archive, "rb") as handle:
+            handle.seek(-1024, os.SEEK_END)
+            end = handle.read()
+    except (OSError, tarfile.TarError) as error:
+        return str(error)
+    if any(end):
+        return "it has no end"
+    lacking = [name for name in ("etc/debian_version", "usr/bin/dpkg") if name not in names]
+    return f"it lacks {', '.join(lacking)}" if lacking else ""
 
 
 def other_trees(cache: Cache) -> list[Path]:

@@ -24,13 +24,17 @@ def user_namespace(user_id: int) -> list[str]:
 
 
 def bootstrap(tool: str, suite: str, target: Path, mirror: str, user_id: int) -> list[str]:
-    """Return the command that makes the bare system: an archive (mmdebstrap) or a folder (debootstrap)."""
+    """Return the command that makes the bare system: an archive (mmdebstrap) or a folder (debootstrap).
+
+    Root gets namespaces, so that no mount and no process stays; for users mmdebstrap makes its own.
+    """
     if tool == "mmdebstrap":
         mode = "root" if user_id == 0 else "unshare"
         command = ["mmdebstrap", "--variant=minbase", f"--mode={mode}", "--format=tar", suite, str(target)]
     else:
         command = ["debootstrap", "--variant=minbase", suite, str(target)]
-    return [*command, mirror] if mirror else command
+    prefix = namespace(user_id) if user_id == 0 else []
+    return [*prefix, *command, *([mirror] if mirror else [])]
 
 
 def pip_environment(environment: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:

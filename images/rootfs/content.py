@@ -30,7 +30,9 @@ def known_groups(sandbox: Path) -> list[str]:
 
 
 def normalise_groups(wanted: list[str], known: list[str]) -> tuple[str, ...]:
-    """Return the groups with `core` first and the rest sorted; raise UnknownGroupError."""
+    """Return the groups with `core` first and the rest sorted; raise UnknownGroupError, for an empty list too."""
+    if not wanted:
+        raise UnknownGroupError(f"no group is named; there are: {', '.join(known)}")
     unknown = [group for group in wanted if group not in known]
     if unknown:
         raise UnknownGroupError(f"no such group: {', '.join(unknown)}; there are: {', '.join(known)}")

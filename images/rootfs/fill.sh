@@ -5,11 +5,6 @@
 # BASE is an archive of the bare system, or "" when ROOT holds it already. CA is a file or "".
 set -euo pipefail
 
-# The builder holds the other end of standard input. When it dies, even by SIGKILL, so does all in here.
-exec 3<&0 </dev/null
-{ read -r -u 3 _ || true; kill -KILL -1; } &
-exec 3<&-
-
 root=$1 images=$2 downloads=$3 base=$4 ca=$5
 shift 5
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INTERVAL_S = 3.0
+LIFELINE = Path(__file__).with_name("lifeline.sh")
 TAIL_LINES = 15
 
 # What the log says -> what it means and what to change. The first that matches is told.
@@ -144,8 +145,8 @@ def run(step: Step) -> None:
     print(f"[     ] {step.title}", flush=True)
     with open(step.log, "wb") as log:
         process = subprocess.Popen(
-            step.command,
-            stdin=subprocess.PIPE,  # its end tells the step that this process is gone
+            ["bash", str(LIFELINE), *step.command],
+            stdin=subprocess.PIPE,  # its end tells the lifeline that this process is gone
             stdout=log,
             stderr=subprocess.STDOUT,
             env=dict(step.environment),

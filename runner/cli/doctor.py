@@ -1,67 +1,63 @@
-"""``foliobox doctor``: what this host offers, every setting with its source, and a real start of a sandbox."""
+"""``foliobox doctor``: what this host offers, the settings in effect, and a real start of a sandbox."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from runner import app as composition
 from runner import preflight
 from runner.backends.base import BackendReport
-from runner.cli.settings_table import SECRET, SETTINGS
+from runner.cli import doctor_checks as checks
 from runner.errors import FolioboxError
 from runner.settings import Settings
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+Row = tuple[str, ...]
 
 
-def doctor() -> None:
+def doctor(
+    everything: Annotated[bool, typer.Option("--all", help="Show settings at their default too.")] = False,
+) -> None:
     """Try everything that a start would need, and say what to change."""
-    console = Console()
-    console.print(_settings())
+    console = Console(highlight=False)
+    settings, problems = checks.read_settings(os.environ)
+    _show_settings(console, settings, everything)
     findings = preflight.preflight(preflight.Host(target="serve"))
-    console.print(_host(findings))
-    good = all(finding.state != "fail" for finding in findings)
-    try:
-        settings = Settings.from_env(os.environ)
-        settings.api.check()
-        report, seconds = asyncio.run(_start(settings))
-        console.print(_backend(report, seconds))
-        composition.check_exposure(settings, report)
-        good = good and report.available
-    except FolioboxError as error:
-        console.print(f"[red]A start would fail:[/] {error.detail}")
-        good = False
-    if good:
+    console.print(_table("Host", map(_host_row, findings)))
+    problems += [f"{item.name}: {item.found}; {item.change}" for item in findings if item.state == "fail"]
+    if settings is not None:
+        problems += checks.key(settings.api)
+        problems += checks.data_folder(settings.workspace.data_dir)
+        problems += checks.address(settings.api.host, settings.api.port)
+        problems += _try_sandbox(console, settings)
+    if not problems:
         console.print("[green]The service can start.[/]")
-    else:
-        raise typer.Exit(1)
+        return
+    console.print("[red]A start would fail, or not serve:[/]")
+    for problem in problems:
+        console.print(_bullet(problem))
+    raise typer.Exit(1)
 
 
-def _settings() -> Table:
-    table = Table(title="Settings", title_justify="left")
-    for heading in ("name", "value", "source", "meaning"):
-        table.add_column(heading, overflow="fold")
-    for setting in SETTINGS:
-        given = os.environ.get(setting.name)
-        value = setting.default if given is None else ("(set)" if setting.name in SECRET else given)
-        table.add_row(setting.name, value, "default" if given is None else "environment", setting.meaning)
-    return table
-
-
-def _host(findings: list[preflight.Finding]) -> Table:
-    table = Table(title="Host", title_justify="left")
-    for heading in ("what", "state", "found", "what to change"):
-        table.add_column(heading, overflow="fold")
-    for finding in findings:
-        colour = _COLOURS[finding.state]
-        table.add_row(finding.name, f"[{colour}]{finding.state}[/]", finding.found, finding.change)
-    return table
+def _try_sandbox(console: Console, settings: Settings) -> list[str]:
+    """Probe the backend and start a sandbox; show both, and return what went wrong."""
+    try:
+        report, seconds = asyncio.run(_start(settings))
+        console.print(_table(f"Backend {report.name}", _backend_rows(report, seconds)))
+        problems = [] if report.available else [f"no sandbox can be started: {report.detail}"]
+        composition.check_exposure(settings, report)
+    except FolioboxError as error:
+        return [error.detail]
+    return problems
 
 
 async def _start(settings: Settings) -> tuple[BackendReport, float]:
@@ -76,15 +72,52 @@ async def _start(settings: Settings) -> tuple[BackendReport, float]:
     return report, seconds
 
 
-def _backend(report: BackendReport, seconds: float) -> Table:
-    table = Table(title=f"Backend {report.name}", title_justify="left")
-    for heading in ("what", "state", "detail"):
-        table.add_column(heading, overflow="fold")
-    table.add_row("available", "[green]yes[/]" if report.available else "[red]no[/]", report.detail)
-    table.add_row("isolation", report.isolation, "")
-    table.add_row("image", report.image or "none", "")
-    for wall in report.walls:
-        table.add_row(f"wall: {wall.name}", "[green]stands[/]" if wall.stands else "[red]missing[/]", wall.detail)
-    if seconds:
-        table.add_row("a sandbox came up", f"{seconds:.2f} s", "without a warm spare")
+def _show_settings(console: Console, settings: Settings | None, everything: bool) -> None:
+    rows = checks.settings_rows(os.environ, settings, everything)
+    if rows:
+        shown = (
+            (name, f"{escape(value)} [dim]({source})[/]\n[dim]{escape(why)}[/]") for name, value, source, why in rows
+        )
+        console.print(_table("Settings", shown))
+    if not everything:
+        others = "The other settings have their defaults" if rows else "All settings have their defaults"
+        console.print(f"{others}; --all shows them.\n")
+
+
+def _table(title: str, rows: Iterable[Row]) -> Table:
+    """A table without lines that is readable at 80 columns: the last column folds, the others stay whole."""
+    table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    cells = list(rows)
+    for number in range(len(cells[0])):
+        last = number == len(cells[0]) - 1
+        table.add_column(overflow="fold", no_wrap=not last)
+    for row in cells:
+        table.add_row(*row)
     return table
+
+
+def _bullet(text: str) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_row("-", escape(text))
+    return table
+
+
+def _host_row(finding: preflight.Finding) -> Row:
+    colour = _COLOURS[finding.state]
+    change = f"\n[dim]-> {escape(finding.change)}[/]" if finding.change else ""
+    return f"[{colour}]{finding.state}[/]", escape(finding.name), escape(finding.found) + change
+
+
+def _backend_rows(report: BackendReport, seconds: float) -> list[Row]:
+    available = "[green]yes[/]" if report.available else "[red]no[/]"
+    rows: list[Row] = [
+        ("available", f"{available} {escape(report.detail)}"),
+        ("isolation", escape(report.isolation)),
+        ("image", escape(report.image or "none")),
+    ]
+    for wall in report.walls:
+        state = "[green]stands[/]" if wall.stands else "[red]missing[/]"
+        rows.append((f"wall: {escape(wall.name)}", f"{state} {escape(wall.detail)}"))
+    if seconds:
+        rows.append(("a sandbox came up", f"{seconds:.2f} s, without a warm spare"))
+    return rows

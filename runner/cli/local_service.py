@@ -55,7 +55,8 @@ class LocalService:
         self.data.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         env = {**self.env, "SANDBOX_DATA_DIR": str(self.data), "SANDBOX_API_KEY": self.key}
-        command = [sys.executable, "-m", "runner", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
+        # -P: what is called `runner` in the current folder is not this package.
+        command = [sys.executable, "-P", "-m", "runner", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + START_S

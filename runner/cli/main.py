@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from runner import __version__
 from runner.cli.demo.command import demo
 from runner.cli.doctor import doctor
 from runner.cli.serve import serve
@@ -23,8 +25,18 @@ app.command()(demo)
 app.command()(doctor)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"foliobox {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def foliobox() -> None:
+def foliobox(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
     """A sandbox runner and a document engine for chat gateways."""
 
 

@@ -42,6 +42,7 @@ SETTINGS = (
     Setting("SANDBOX_TMPFS_SIZE", "256m", "bytes of /tmp"),
     Setting("SANDBOX_MAX_UPLOAD_BYTES", "256m", "one uploaded file"),
     Setting("SANDBOX_MAX_BODY_BYTES", "56m", "every other request body"),
+    Setting("SANDBOX_BODY_TIMEOUT_SECONDS", "30", "a request body that makes no progress for this long is refused"),
     Setting("SANDBOX_MAX_CODE_BYTES", "1m", "code of a run"),
     Setting("SANDBOX_MAX_OUTPUT_BYTES", "64k", "head and tail of each output stream in a result"),
     Setting("FOLIOBOX_CACHE_DIR", "/var/cache/foliobox or the user's cache folder", "root file systems, downloads"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from runner import preflight
+from runner.environment import switch
 from runner.preflight import Finding, Host, Output
 
 V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
@@ -86,6 +87,39 @@ def test_allowed_without_isolation_it_is_a_warning(host: Host) -> None:
     assert preflight.probe_namespaces(allowed).state == "warn"
     assert preflight.probe_bubblewrap(allowed).state == "warn"
     assert preflight.probe_bubblewrap(host).state == "fail"
+
+
+@pytest.mark.parametrize(("value", "allowed"), [("1", True), (" Yes ", True), ("ON", True), ("0", False), ("", False)])
+def test_the_switch_is_spelt_as_for_the_service(host: Host, value: str, allowed: bool) -> None:
+    environment = {**host.environment, "SANDBOX_ALLOW_UNISOLATED": value}
+    assert replace(host, environment=environment).unisolated is allowed
+    assert switch(environment, "SANDBOX_ALLOW_UNISOLATED") is allowed
+
+
+def test_the_configured_bubblewrap_is_tried_and_named(host: Host) -> None:
+    program(host, "my-bwrap")
+    path = host.environment["PATH"] + "/my-bwrap"
+    seen: list[str] = []
+
+    def run(command: Sequence[str]) -> Output:
+        seen.append(command[0])
+        return Output(0, "bubblewrap 0.11.0")
+
+    own = replace(host, environment={**host.environment, "SANDBOX_BWRAP": path}, run=run)
+    assert path in preflight.probe_namespaces(own).found
+    assert preflight.probe_bubblewrap(own).found == f"0.11 ({path})"
+    assert seen == [path, path]
+    gone = replace(host, environment={**host.environment, "SANDBOX_BWRAP": "/no/such/bwrap"})
+    found = preflight.probe_bubblewrap(gone)
+    assert (found.state, found.found) == ("fail", "SANDBOX_BWRAP=/no/such/bwrap is no program")
+
+
+def test_a_missing_version_is_not_told_after_refused_namespaces(host: Host) -> None:
+    program(host, "bwrap")
+    probes = [preflight.probe_namespaces, preflight.probe_bubblewrap]
+    assert [finding.name for finding in preflight.preflight(host, probes)] == ["namespaces"]
+    fine = replace(host, run=lambda command: Output(0, "?"))
+    assert [finding.name for finding in preflight.preflight(fine, probes)] == ["namespaces", "bubblewrap"]
 
 
 def test_root_gives_up_its_rights_before_it_tries_namespaces(host: Host) -> None:

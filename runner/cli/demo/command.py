@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -148,11 +150,19 @@ class Demo:
         for heading in ("file", "pages", "size", "ms", "opened and looked at"):
             table.add_column(heading, justify="left" if heading[0] in "fo" else "right")
         for item in self.made.values():
-            verdict = "[green]ok[/]" if not item.problems else "[red]" + "; ".join(item.problems) + "[/]"
+            verdict = "[green]ok[/]" if not item.problems else "[red]" + escape("; ".join(item.problems)) + "[/]"
             if item.name not in {want.name for want in EXPECTED}:
                 verdict = "data"
             table.add_row(item.name, str(item.pages or ""), f"{item.size:,}", str(item.ms), verdict)
         return table
+
+
+def remove_pictures(folder: Path) -> None:
+    """Delete page pictures of an earlier run; files of other names stay."""
+    names = "|".join(re.escape(want.name) for want in EXPECTED)
+    for path in folder.glob("*.png"):
+        if re.fullmatch(rf"({names})-[0-9]+\.png", path.name):
+            path.unlink()
 
 
 def demo(
@@ -161,6 +171,7 @@ def demo(
     """Turn real input into a PDF, decks, a Word file and a workbook in one conversation, with a crash in between."""
     console = Console()
     output.mkdir(parents=True, exist_ok=True)
+    remove_pictures(output / "pages")
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory(prefix="foliobox-demo-") as data,
@@ -170,14 +181,14 @@ def demo(
         try:
             work.go()
         except (DemoFailed, ServiceFailed, httpx.HTTPError) as error:
-            console.print(f"[red]The demo failed:[/] {error}", markup=True)
+            console.print(f"[red]The demo failed:[/] {escape(str(error))}")
             raise typer.Exit(1) from None
         finally:
             if work.service.process is not None:
                 work.service.stop()
     console.print(work.table())
     for note in work.notes:
-        console.print(note, highlight=False)
-    console.print(f"Files and page pictures are in {output}/.", highlight=False)
+        console.print(escape(note), highlight=False)
+    console.print(f"Files and page pictures are in {escape(str(output))}/.", highlight=False)
     if any(item.problems for item in work.made.values()):
         raise typer.Exit(1)

@@ -58,9 +58,15 @@ EXPECTED = (
         "report.pdf",
         pages=4,
         texts=("Where the city dwellers are", "Asia holds 61% of the people.", "What is the city but the people?",
+               "ten cities that the table also names", "impossible position: none",
                "Democratic Republic of the Congo", "中文摘要", "بالعربية"),
     ),
-    Expected("deck.pptx", pages=4, texts=("城市覆盖研究", "دراسة", "1,619,841,492"), facts={"slides": 4, "tables": 1}),
+    Expected(
+        "deck.pptx",
+        pages=4,
+        texts=("City coverage study", "城市覆盖研究", "دراسة", "1,619,841,492"),
+        facts={"slides": 4, "tables": 1},
+    ),
     Expected(
         "review.pptx",
         pages=5,

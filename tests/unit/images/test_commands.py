@@ -24,7 +24,10 @@ def test_bootstrap_names_a_mirror_only_when_one_is_set() -> None:
     own = commands.bootstrap("mmdebstrap", "trixie", Path("/c/base.tar"), "http://mirror.test/debian", 1000)
     assert own[-1] == "http://mirror.test/debian"
     assert "--mode=unshare" in own
-    assert commands.bootstrap("debootstrap", "trixie", Path("/c/t"), "", 0)[0] == "debootstrap"
+    assert own[0] == "mmdebstrap"  # it makes namespaces of its own
+    folder = commands.bootstrap("debootstrap", "trixie", Path("/c/t"), "", 0)
+    for command, tool in ((default, "mmdebstrap"), (folder, "debootstrap")):
+        assert command[: len(commands.namespace(0)) + 1] == [*commands.namespace(0), tool]
 
 
 def test_pip_config_is_read_as_pip_prints_it() -> None:

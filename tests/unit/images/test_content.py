@@ -35,7 +35,9 @@ def test_list_keeps_order_and_drops_comments_and_doubles() -> None:
 def test_groups_start_with_core_and_are_sorted() -> None:
     known = ["core", "fonts", "media"]
     assert content.normalise_groups(["media", "core", "fonts", "media"], known) == ("core", "fonts", "media")
-    assert content.normalise_groups([], known) == ("core",)
+    assert content.normalise_groups(["core"], known) == ("core",)
+    with pytest.raises(content.UnknownGroupError, match=r"no group is named; there are: core, fonts, media"):
+        content.normalise_groups([], known)
 
 
 def test_unknown_group_is_named_with_those_there_are() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,35 @@ def test_failure_shows_the_end_of_the_log_and_the_way_out(tmp_path: Path) -> Non
 def test_death_by_signal_is_said(tmp_path: Path) -> None:
     with pytest.raises(progress.StepError, match="ended by signal 9"):
         progress.run(step(tmp_path, "kill -9 $$"))
+
+
+def gone(pid: str) -> bool:
+    """Whether the process is no more, or only waits to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def test_a_killed_builder_takes_its_step_along(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 300 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"
+    code = (
+        "import os, pathlib; from images.rootfs import progress;"
+        f"log = pathlib.Path({str(tmp_path / 'log')!r});"
+        f"progress.run(progress.Step('try', ['sh', '-c', {script!r}], log, os.environ))"
+    )
+    repository = Path(progress.__file__).resolve().parents[2]
+    builder = subprocess.Popen([sys.executable, "-c", code], cwd=repository, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while not pids.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    builder.kill()
+    builder.wait()
+    while not all(gone(pid) for pid in pids.read_text().split()):
+        assert time.monotonic() < deadline, "the step outlived its builder"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
