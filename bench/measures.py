@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench import floors, fresh, warm
+from bench import floors, fresh, stop, warm
 from bench.lab import Lab
 from bench.stats import Sample
 
@@ -25,6 +25,8 @@ MEASURES: dict[str, Callable[[Lab], Sample]] = {
         warm.put_10mib,
         warm.get_10mib,
         warm.throughput,
+        stop.interrupt,
+        stop.kill_250,
         fresh.new,
         fresh.first_import,
         fresh.first_pdf,

@@ -66,6 +66,8 @@ ROWS = (
     Row("put_10mib", "put a file of 10 MiB, durable", against="livez"),
     Row("get_10mib", "get a file of 10 MiB", against="livez"),
     Row("throughput", "warm print(1), 8 conversations at once", 400, unit="calls/s", at_least=True),
+    Row("interrupt", "POST …/interrupt until `while True: pass` has its result", 500, against="warm"),
+    Row("kill_250", "250 processes that ignore signals: end of the cell to its result", 500, against="warm"),
     Row("new", "new conversation with first print(1), one a refill", 50, against="jupyter_cold"),
     Row("first_import", "first import pandas, matplotlib.pyplot", 20, against="warm"),
     Row("first_pdf", "first cell: Chinese page with WeasyPrint, stored", 150, against="warm"),

@@ -27,7 +27,7 @@ _CONVERSATIONS = 8
 
 
 @contextmanager
-def _chat(lab: Lab) -> Iterator[Chat]:
+def warm_chat(lab: Lab) -> Iterator[Chat]:
     """A warm conversation, and no spare being started meanwhile."""
     service = lab.service()
     with service.client() as client:
@@ -41,7 +41,7 @@ def _chat(lab: Lab) -> Iterator[Chat]:
 
 
 def _prints(lab: Lab, files: int, usual: int, quick: int) -> Sample:
-    with _chat(lab) as chat:
+    with warm_chat(lab) as chat:
         if files:
             chat.ok(_FILES.format(count=files))
         sample = repeat(lambda: chat.send(PRINT), lab.count(usual, quick), 10)
@@ -67,7 +67,7 @@ def warm_10000(lab: Lab) -> Sample:
 def commit(lab: Lab) -> Sample:
     """A cell that writes a small file: its bytes and a version are durable when it answers."""
     code = "from pathlib import Path; import uuid; Path('outputs/note.txt').write_text(uuid.uuid4().hex)"
-    with _chat(lab) as chat:
+    with warm_chat(lab) as chat:
         sample = repeat(lambda: chat.send(code), lab.count(100, 20), 5)
         files = [file["path"] for file in chat.ok(code)["files"]]
     assert files == ["outputs/note.txt"]
@@ -77,7 +77,7 @@ def commit(lab: Lab) -> Sample:
 def print_10mb(lab: Lab) -> Sample:
     """A cell with far more output than a result shows; all of it is kept."""
     code = "line = 'x' * 99\nfor _ in range(100_000): print(line)"
-    with _chat(lab) as chat:
+    with warm_chat(lab) as chat:
         sample = repeat(lambda: chat.send(code), lab.count(10, 3), 1)
         printed = chat.ok(code)["stdout_bytes"]
     assert printed == 10_000_000
@@ -86,7 +86,7 @@ def print_10mb(lab: Lab) -> Sample:
 
 def put_10mib(lab: Lab) -> Sample:
     """An upload whose content is new each time."""
-    with _chat(lab) as chat:
+    with warm_chat(lab) as chat:
         contents = [os.urandom(_SIZE) for _ in range(lab.count(12, 4))]
         waiting = iter(contents)
         return repeat(lambda: chat.put("uploads/data.bin", next(waiting)), len(contents) - 1, 1)
@@ -95,7 +95,7 @@ def put_10mib(lab: Lab) -> Sample:
 def get_10mib(lab: Lab) -> Sample:
     """A download."""
     content = os.urandom(_SIZE)
-    with _chat(lab) as chat:
+    with warm_chat(lab) as chat:
         chat.put("uploads/data.bin", content)
         sample = repeat(lambda: chat.get("uploads/data.bin"), lab.count(12, 4), 1)
         assert chat.get("uploads/data.bin") == content

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .protocol import LONG_TEXT, pack_message, unpack_message
+from .protocol import LONG_TEXT, MAX_NESTING, pack_message, too_deep, unpack_message
 
 MAX_ITEM = 16 << 20
 _REQUEST = 66 << 10
@@ -148,17 +148,26 @@ class Channel:
             else:
                 data[mime] = value
         for mime in [m for m, v in data.items() if not isinstance(v, str)]:
-            data[mime] = _plain(data[mime])
+            try:
+                data[mime] = _plain(data[mime])
+            except _TooDeepError:
+                del data[mime]
+                data["text/plain"] = f"<{mime} nested too deep to show, the limit is {MAX_NESTING} levels>"
+                continue
             text = _dumps(data[mime])
             if len(text) > MAX_ITEM // 8:
                 data[mime] = f"<{mime} of {len(text)} bytes: too large to show>"
+        try:
+            metadata = _plain(metadata)
+        except _TooDeepError:
+            metadata = {}
         self._flush()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
         body = {
             "op": "display", "n": self.number, "kind": kind, "data": data, "binary": list(binary),
-            "texts": list(texts), "metadata": _plain(metadata),
+            "texts": list(texts), "metadata": metadata,
             "display_id": None if display_id is None else str(display_id)[:200],
         }  # fmt: skip
         self.send(body, (*binary.values(), *texts.values()), wait=True)
@@ -175,9 +184,18 @@ def slurp(fd: int) -> bytes:
     return b"".join(parts)
 
 
+class _TooDeepError(Exception):
+    """Nested deeper than the host takes."""
+
+
 def _plain(value: Any) -> Any:
-    """Only what JSON can say; anything else as its text."""
+    """Only what JSON can say; anything else as its text. Raises _TooDeepError."""
     try:
-        return _loads(_dumps(value, default=str, allow_nan=True))
-    except (TypeError, ValueError, RecursionError):
+        plain = _loads(_dumps(value, default=str, allow_nan=True))
+    except RecursionError:
+        raise _TooDeepError from None
+    except (TypeError, ValueError):
         return str(type(value))
+    if too_deep(plain):
+        raise _TooDeepError
+    return plain

@@ -12,11 +12,14 @@ import struct
 from collections import deque
 from collections.abc import Callable
 
+from . import system
 from .loader import LOADER
 from .protocol import MAX_MESSAGE, Json, ProtocolViolation, pack_message, unpack_message
+from .spawn import spawn
 
 RUN_NUMBER = struct.Struct("!Q")
 INLINE_REQUEST = 64 << 10
+_EXEC_LIMIT_S = 1.0
 
 
 def memfd(name: str, content: bytes) -> int:
@@ -154,18 +157,11 @@ class Template:
         os.set_inheritable(peer.fileno(), True)
         arguments = [python, "-P", "-s", "-c", LOADER, "foliobox_agent.template", json.dumps(config)]
         arguments.append(str(peer.fileno()))
+        # Fewer arenas and an early return of freed pages: what the imports left over is not kept.
+        env = {"MALLOC_ARENA_MAX": "1", **os.environ}
         try:
-            self.pid = os.posix_spawn(
-                python,
-                arguments,
-                # Fewer arenas and an early return of freed pages: what the imports left over is not kept.
-                {"MALLOC_ARENA_MAX": "1", **os.environ},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, source, 0),
-                    (os.POSIX_SPAWN_DUP2, null, 1),  # its complaints go where the agent's go: to the host's log
-                ],
-                setsid=True,
-            )
+            # Its complaints go where the agent's go: to the host's log.
+            self.pid = spawn(python, arguments, env, {0: source, 1: null})
         finally:
             peer.close()
             os.close(source)
@@ -173,12 +169,23 @@ class Template:
 
     def ask(self) -> None:
         """Ask for every interpreter that is wanted and was not asked for; their pids come back in order."""
+        self.wake()
         if self.ready and not self.dead:
-            os.kill(self.pid, signal.SIGCONT)
             for interpreter in list(self.unborn)[self._asked :]:
                 send_with_fds(self.sock, {"op": "fork"}, interpreter.ends())
                 interpreter.close_ends()
                 self._asked += 1
+
+    def wake(self) -> None:
+        """Let it go on if user code has stopped it, or a helper that it waits for while it imports."""
+        if self.dead:
+            return
+        stopped = [self.pid]
+        if not self.ready:
+            stopped += system.children(self.pid)
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGCONT)
 
     def born(self, pid: int) -> Interpreter | None:
         """The interpreter that has been waiting longest now has a process."""
@@ -226,20 +233,12 @@ class Shell:
         self.stdout, stdout_end = output_pipe()
         self.stderr, stderr_end = output_pipe()
         script, given = memfd("script", code), memfd("stdin", stdin)
+        places = {0: given, 1: stdout_end, 2: stderr_end, 9: script}
         try:
-            self.pid = os.posix_spawn(
-                "/bin/bash",
-                ["bash", "/dev/fd/9"],
-                {**os.environ, **env},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, given, 0),
-                    (os.POSIX_SPAWN_DUP2, stdout_end, 1),
-                    (os.POSIX_SPAWN_DUP2, stderr_end, 2),
-                    (os.POSIX_SPAWN_DUP2, script, 9),
-                ],
-                setsid=True,
-                setsigdef=[signal.SIGPIPE, signal.SIGINT],
-            )
+            self.pid = spawn("/bin/bash", ["bash", "/dev/fd/9"], {**os.environ, **env}, places, _EXEC_LIMIT_S)
+        except OSError:
+            self.close()
+            raise
         finally:
             for fd in (stdout_end, stderr_end, script, given):
                 os.close(fd)

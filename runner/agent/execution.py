@@ -12,7 +12,7 @@ from .children import Interpreter, Reaper, Shell, exit_facts
 from .interpreters import Interpreters, mapped_inodes, stop
 from .link import Link, Refused
 from .loop import Loop
-from .protocol import Json
+from .protocol import MAX_NESTING, Json, too_deep
 from .report import split
 from .runs import Run, Stream
 from .tree import Tree
@@ -51,6 +51,11 @@ class Execution:
         if run is None:
             return None
         return {"run": run.id, "seq": run.seq, "acknowledged": run.acknowledged, "done": run.done}
+
+    @property
+    def calm(self) -> bool:
+        """Whether no user code runs."""
+        return self.run is None or self.run.done or self.run.began is None
 
     def pump(self) -> None:
         """Read the run's processes again once the host has taken what waited; call it after every turn."""
@@ -232,6 +237,8 @@ class Execution:
 
     def on_message(self, interpreter: Interpreter, body: Json, attachments: list[bytes]) -> None:
         """``display`` and ``done`` of the run an interpreter has; anything else is of no interest."""
+        if too_deep(body, MAX_NESTING + 2):
+            raise ValueError("nested too deep")
         run = self.run
         mine = run is not None and run.interpreter is interpreter and not run.done and body.get("n") == run.number
         if body["op"] == "display":

@@ -1,7 +1,8 @@
 """Keeps the template and the conversation's interpreter: forks, births, deaths, and the way back from each.
 
-User code may kill or stop the template at any time; a new one is started at once, three times in a row at
-most until one has come up. Interpreters that were not born yet are asked for again.
+User code may kill or stop the template at any time. A new one is started once no user code runs that could
+do it again, three times in a row at most until one has come up; one that was stopped is let go on.
+Interpreters that were not born yet are asked for again.
 """
 
 from __future__ import annotations
@@ -20,10 +21,17 @@ from .protocol import Json, ProtocolViolation
 
 _MAX_FAILURES = 3
 _SETTLE_S = 1.0
+_DEATH_S = 0.05
+_GAVE_UP = (70, 71)  # exit codes of an interpreter that finds its channel closed
+_CLOSED = "it closed its control channel"
 
 
 class Owner(Protocol):
     """Who is told what happens to interpreters."""
+
+    @property
+    def calm(self) -> bool:
+        """Whether no user code runs."""
 
     def on_ready(self, interpreter: Interpreter) -> None:
         """It waits for its first cell."""
@@ -65,15 +73,19 @@ class Interpreters:
 
     def revive(self) -> None:
         """See that there is a kept interpreter again, unless that has failed too often or must wait."""
-        if not self._held and not self.hopeless:
+        if not self._held and not self.hopeless and self.owner.calm:
             self.keep_one()
             if self.template is None:
                 self._start_template()
+            elif not self.template.ready:
+                self.template.wake()
 
     def keep_one(self) -> Interpreter:
         """The kept interpreter; a new one is forked when there is none."""
         if self.kept is None:
             self.kept = self.fork()
+        elif not self.kept.pid and self.template is not None:
+            self.template.wake()
         return self.kept
 
     @property
@@ -128,8 +140,8 @@ class Interpreters:
                 else:
                     self.owner.on_message(interpreter, body, attachments)
         except EOFError:
-            self._break(interpreter, "it closed its control channel")
-        except (ProtocolViolation, KeyError, TypeError, ValueError) as error:
+            self._closed(interpreter)
+        except (ProtocolViolation, KeyError, TypeError, ValueError, RecursionError) as error:
             self._break(interpreter, f"garbage on its control channel: {error!r}"[:200])
 
     def settle(self) -> None:
@@ -161,8 +173,7 @@ class Interpreters:
         if template is not None:
             keep.add(template.pid)
             if not template.ready:
-                parents = system.processes()
-                keep |= {pid for pid, parent in parents.items() if parent == template.pid}
+                keep.update(system.children(template.pid))
         return keep
 
     # -- what happens ----------------------------------------------------------------------------------------
@@ -227,12 +238,20 @@ class Interpreters:
 
     def _on_death(self, interpreter: Interpreter, status: int) -> None:
         interpreter.dead = True
+        if interpreter.broken and os.WIFEXITED(status) and os.WEXITSTATUS(status) in _GAVE_UP:
+            self.owner.on_broken(interpreter, _CLOSED)
         self.ignore(interpreter)
         if not interpreter.ready:
             self._failures += 1
         if interpreter is self.kept:
             self.kept = None
         self.owner.on_death(interpreter, status)
+
+    def _closed(self, interpreter: Interpreter) -> None:
+        """The end of its channel comes before its death is known; only one that lives on has closed it itself."""
+        interpreter.broken = True
+        self.ignore(interpreter)
+        self._loop.later(_DEATH_S, lambda: None if interpreter.dead else self._break(interpreter, _CLOSED))
 
     def _break(self, interpreter: Interpreter, why: str) -> None:
         interpreter.broken = True

@@ -26,6 +26,7 @@ MAX_PAYLOAD = 1 << 16
 CREDIT_WINDOW = 1 << 20
 MAX_MESSAGE = 48 << 20
 MAX_JSON = 4 << 20
+MAX_NESTING = 64  # levels of a value that is shown
 CONTROL = 0
 
 MESSAGE, PART, DATA, END, CREDIT, ABORT = 1, 2, 3, 4, 5, 6
@@ -156,6 +157,17 @@ def _loads(text: bytes) -> Any:
         if not plain.isascii():
             value = loads(plain.encode("utf-8", "replace"))
     return value
+
+
+def too_deep(value: Any, levels: int = MAX_NESTING) -> bool:
+    """Whether lists and objects lie in each other deeper than that."""
+    inner = [value]
+    for _ in range(levels + 1):
+        inner = [entry for entry in inner if isinstance(entry, (dict, list))]
+        if not inner:
+            return False
+        inner = [each for entry in inner for each in (entry.values() if isinstance(entry, dict) else entry)]
+    return True
 
 
 class Assembler:

@@ -62,6 +62,11 @@ def processes() -> dict[int, int]:
     return found
 
 
+def children(pid: int) -> list[int]:
+    """Living children of a process."""
+    return [child for child, parent in processes().items() if parent == pid]
+
+
 def others(keep: Collection[int]) -> list[int]:
     """Processes of this sandbox that are neither the agent nor in ``keep``.
 

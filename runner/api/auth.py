@@ -1,4 +1,4 @@
-"""Who calls: one key today, compared in constant time; every route but health asks for it."""
+"""Who calls: one key today, compared in constant time; every route but health and documentation asks for it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,35 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers
 
 from runner.api.config import TENANT, ApiConfig
 from runner.errors import Unauthorized
 
+TENANT_KEY = "foliobox.tenant"  # in the scope of a request whose key was checked
+_OPEN = frozenset(("/healthz", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/openapi.json"))
+_OPEN_FOLDER = "/static-offline-docs/"
 
-async def tenant(request: Request) -> str:
-    """The caller's tenant. Raises Unauthorized. A coroutine, since plain functions would cost a thread each call."""
-    config: ApiConfig = request.app.state.api_config
+
+def is_open(path: str) -> bool:
+    """Whether anybody may ask for this path."""
+    return path in _OPEN or path.startswith(_OPEN_FOLDER)
+
+
+def authenticate(config: ApiConfig, headers: Headers) -> str:
+    """The tenant that a request's headers speak for. Raises Unauthorized."""
     if config.key is None:
         return TENANT
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    scheme, _, given = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not _equal(given.strip(), config.key):
         raise Unauthorized("send the header `Authorization: Bearer <key>` with the key from SANDBOX_API_KEY")
     return TENANT
+
+
+async def tenant(request: Request) -> str:
+    """The caller's tenant, as the gate found it. Raises Unauthorized. A coroutine: functions cost a thread each."""
+    found: str | None = request.scope.get(TENANT_KEY)
+    return authenticate(request.app.state.api_config, request.headers) if found is None else found
 
 
 def _equal(given: str, expected: str) -> bool:

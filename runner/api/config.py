@@ -1,4 +1,4 @@
-"""Settings of the HTTP side: address, keys, body limits."""
+"""Settings of the HTTP side: address, keys, limits of bodies."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ class ApiConfig:
     allow_no_auth: bool = False
     max_body_bytes: int = 56 << 20
     max_upload_bytes: int = 256 << 20
+    body_timeout_s: float = 30.0
 
     @classmethod
     def from_env(cls, env: environment.Env) -> ApiConfig:
-        """``SANDBOX_BIND`` (``host:port``), ``SANDBOX_API_KEY``, ``SANDBOX_ALLOW_NO_AUTH``, body limits."""
+        """``SANDBOX_BIND`` (``host:port``), ``SANDBOX_API_KEY``, ``SANDBOX_ALLOW_NO_AUTH``, limits of bodies."""
         host, port = _bind(env.get("SANDBOX_BIND", "").strip() or "127.0.0.1:8000")
         return cls(
             host=host,
@@ -33,6 +34,7 @@ class ApiConfig:
             allow_no_auth=environment.switch(env, "SANDBOX_ALLOW_NO_AUTH"),
             max_body_bytes=environment.size(env, "SANDBOX_MAX_BODY_BYTES", 56 << 20),
             max_upload_bytes=environment.size(env, "SANDBOX_MAX_UPLOAD_BYTES", 256 << 20),
+            body_timeout_s=environment.number(env, "SANDBOX_BODY_TIMEOUT_SECONDS", 30.0, minimum=1.0),
         )
 
     @property

@@ -9,9 +9,10 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from runner import errors
+from runner.api.encoding import Json
 from runner.telemetry.logs import logger
 
 STATUS: dict[type[errors.FolioboxError], int] = {
@@ -45,7 +46,7 @@ def status_of(error: errors.FolioboxError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def problem(request: Request, status: int, code: str, title: str, detail: str, **fields: Any) -> JSONResponse:
+def problem(request: Request, status: int, code: str, title: str, detail: str, **fields: Any) -> Response:
     """A problem document."""
     body = {
         "type": f"urn:foliobox:error:{code}",
@@ -61,16 +62,42 @@ def problem(request: Request, status: int, code: str, title: str, detail: str, *
         headers["Retry-After"] = str(max(1, round(fields["retry_after_ms"] / 1000)))
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(body, status, headers, media_type="application/problem+json")
+    return Json(body, status, headers, media_type="application/problem+json")
+
+
+def note(error: BaseException) -> None:
+    """Log an error that is not the caller's."""
+    if not isinstance(error, errors.FolioboxError):
+        log.error("unexpected", exc_info=error)
+    elif error.blame == "service":
+        log.error("failed", code=error.code, detail=error.detail, cause=error.cause)
+
+
+def told(error: BaseException | None) -> tuple[str, str]:
+    """Code and detail that a caller is told of an error."""
+    if isinstance(error, errors.FolioboxError):
+        return error.code, error.detail
+    return "internal", "this is a fault of the service; see its log"
+
+
+def answer(request: Request, error: errors.FolioboxError) -> Response:
+    """The answer to an error raised on purpose."""
+    note(error)
+    status = status_of(error)
+    fields = {name: value for name, value in error.fields.items() if isinstance(value, (str, int, float, list))}
+    return problem(request, status, error.code, error.title, error.detail, **fields)
+
+
+def unexpected(request: Request, error: BaseException) -> Response:
+    """The answer to a fault of this service."""
+    note(error)
+    code, detail = told(error)
+    return problem(request, 500, code, errors.FolioboxError.title, detail)
 
 
 async def _foliobox(request: Request, error: Exception) -> Response:
     assert isinstance(error, errors.FolioboxError)
-    status = status_of(error)
-    if error.blame == "service":
-        log.error("failed", code=error.code, detail=error.detail, cause=error.cause)
-    fields = {name: value for name, value in error.fields.items() if isinstance(value, (str, int, float, list))}
-    return problem(request, status, error.code, error.title, error.detail, **fields)
+    return answer(request, error)
 
 
 async def _validation(request: Request, error: Exception) -> Response:
@@ -85,9 +112,6 @@ async def _validation(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if request.scope.get("foliobox.too_large"):
-        limit = request.scope["foliobox.too_large"]
-        return problem(request, 413, "too_large", "Too large", f"the body is larger than {limit} bytes", limit=limit)
     phrase = HTTPStatus(error.status_code).phrase
     codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_arguments"}
     code = codes.get(error.status_code, "http_error")
@@ -96,8 +120,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    log.error("unexpected", exc_info=error)
-    return problem(request, 500, "internal", "Something went wrong here", "this is a fault of the service; see its log")
+    return unexpected(request, error)  # of the gate itself; it answers all others
 
 
 def install(app: FastAPI) -> None:

@@ -7,6 +7,7 @@ any other code sees it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from runner.agent.protocol import Json
 from runner.backends.base import Sandbox
-from runner.errors import ProtocolError, QuotaExceeded, SandboxLost
+from runner.errors import InvalidRequest, ProtocolError, QuotaExceeded, SandboxLost
 from runner.interpreter.events import ChangedFile, Event, EventReader, RunEnd
 from runner.interpreter.stream import AgentStream, Channel, Item
 from runner.model import FileEntry, Language, RunRequest, SandboxUsage
@@ -24,6 +25,7 @@ _BATCH = 512 << 10
 _NAMES_AT_ONCE = 500
 _GRACE_S = 15.0
 _START_S = 75.0
+_INTERRUPT_S = 2.0
 _ACK_BYTES = 256 << 10
 __all__ = ["INLINE", "ChangedFile", "Event", "Outgoing", "RunEnd", "SandboxClient"]
 
@@ -168,7 +170,10 @@ class SandboxClient:
     # -- runs ------------------------------------------------------------------------------------------------
 
     async def run(self, run_id: str, request: RunRequest) -> AsyncIterator[Event | RunEnd]:
-        """Run a cell; gives its events and, last, its end. Raises SandboxLost when the sandbox dies."""
+        """Run a cell; gives its events and, last, its end. Raises SandboxLost when the sandbox dies.
+
+        Raises InvalidRequest when no process can be given that much environment.
+        """
         channel = self.stream.open_channel()
         body: Json = {
             "op": "run", "run": run_id, "channel": channel.number, "language": request.language,
@@ -179,7 +184,7 @@ class SandboxClient:
         try:
             reply = await self.stream.request(body, attached)
             if not reply.get("ok"):
-                raise SandboxLost("the sandbox refused the run; send it again", cause=str(reply)[:500])
+                raise _refused(reply)
             async for event in self._events(channel, run_id, request.language, 0, request.timeout_ms / 1000):
                 yield event
         finally:
@@ -244,8 +249,8 @@ class SandboxClient:
             self.stream.tell({"op": "ack", "run": run_id, "seq": 1 << 62, "final": True})
 
     async def interrupt(self, run_id: str) -> bool:
-        """Interrupt a run; False when it is not going on."""
-        reply = await self.stream.request({"op": "interrupt", "run": run_id})
+        """Interrupt a run; False when it is not going on. Raises SandboxLost when no answer comes soon."""
+        reply = await self.stream.request({"op": "interrupt", "run": run_id}, limit_s=_INTERRUPT_S)
         return bool(reply.get("running"))
 
     async def reset(self) -> None:
@@ -264,3 +269,12 @@ class SandboxClient:
         """End the sandbox and stop listening."""
         await self.stream.close()
         await self.sandbox.destroy()
+
+
+def _refused(reply: Json) -> InvalidRequest | SandboxLost:
+    """Why the agent did not begin a run."""
+    if reply.get("errno") == errno.E2BIG:
+        return InvalidRequest("env and arguments are too large; put the data into a file")
+    detail = reply.get("detail")
+    why = detail[:300] if isinstance(detail, str) and detail else "it did not say why"
+    return SandboxLost("the sandbox refused the run; send it again", cause=f"the run was refused: {why}")

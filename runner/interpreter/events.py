@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.agent.protocol import MAX_ENTRIES, Json
+from runner.agent.protocol import MAX_ENTRIES, MAX_NESTING, Json
 from runner.errors import ProtocolError
 from runner.interpreter.outcomes import Observed
 from runner.interpreter.stream import Item
@@ -15,7 +16,7 @@ from runner.workspace import paths
 
 EVENT_KINDS = frozenset(("started", "stdout", "stderr", "display", "changes", "done"))
 _TEXT_LIMIT = 1 << 20
-_MAX_DEPTH = 64
+_TOO_DEEP = f"<nested too deep to show, the limit is {MAX_NESTING} levels>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,10 @@ def _misbehaved(cause: str) -> ProtocolError:
 
 
 def _display(body: Json, attachments: tuple[bytes, ...]) -> Event:
-    """A display; texts that travelled as bytes are put back into ``data``, binary ones stay attachments."""
+    """A display; texts that travelled as bytes are put back into ``data``, binary ones stay attachments.
+
+    What is nested too deep is dropped, and a note shown instead: user code alone can bring that about.
+    """
     data, binary, texts = body.get("data"), body.get("binary"), body.get("texts")
     if not (
         isinstance(data, dict)
@@ -119,29 +123,34 @@ def _display(body: Json, attachments: tuple[bytes, ...]) -> Event:
         and isinstance(texts, list)
         and len(binary) + len(texts) == len(attachments)
         and all(isinstance(mime, str) and len(mime) < 256 for mime in (*binary, *texts, *data))
-        and _shallow(data)
-        and _shallow(body.get("metadata"))
     ):
         raise _misbehaved("malformed display event")
+    shown = {**body}
+    try:
+        shown["data"], shown["metadata"] = _finite(data), _finite(body.get("metadata"))
+    except _TooDeepError:
+        shown |= {"data": {"text/plain": _TOO_DEEP}, "binary": [], "texts": [], "metadata": {}}
+        return Event(body["seq"], "display", shown)
     long = zip(texts, attachments[len(binary) :], strict=True)
-    whole = {**data, **{mime: text.decode("utf-8", "replace") for mime, text in long}}
-    return Event(body["seq"], "display", {**body, "data": whole}, attachments[: len(binary)])
+    shown["data"] |= {mime: text.decode("utf-8", "replace") for mime, text in long}
+    return Event(body["seq"], "display", shown, attachments[: len(binary)])
 
 
-def _shallow(value: Any) -> bool:
-    """Whether nothing is nested deeper than what every JSON writer can write."""
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        inner: list[Any] = []
-        for entry in level:
-            if isinstance(entry, dict):
-                inner += entry.values()
-            elif isinstance(entry, list):
-                inner += entry
-        level = [entry for entry in inner if isinstance(entry, (dict, list))]
-        if not level:
-            return True
-    return False
+class _TooDeepError(Exception):
+    """Nested deeper than what every JSON writer can write."""
+
+
+def _finite(value: Any, levels: int = MAX_NESTING + 1) -> Any:
+    """The value without NaN and infinities, which JSON has not: they become null. Raises _TooDeepError."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if not isinstance(value, (dict, list)):
+        return value
+    if not levels:
+        raise _TooDeepError
+    if isinstance(value, dict):
+        return {name: _finite(inner, levels - 1) for name, inner in value.items()}
+    return [_finite(inner, levels - 1) for inner in value]
 
 
 def _text(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,17 @@ BAD_BODIES: tuple[tuple[Any, str], ...] = (
     ({"code": "1", "network": True}, "network"),
     ({"code": "x" * (1 << 20) + "x"}, "code"),
     ({"code": "1", "cdoe": "2"}, "cdoe"),
+    (b'{"code": "1", "env": {"a\\ud800": "x"}}', "ud800"),
+    (b'{"code": "1", "env": {"a": "\\ud800"}}', "surrogates"),
+    (b'{"code": "1", "a\\ud800": "x"}', "unicode"),
 )
 
 
 @pytest.mark.parametrize(("body", "mentioned"), BAD_BODIES, ids=[m + str(i) for i, (_, m) in enumerate(BAD_BODIES)])
 def test_bad_run_requests(http: httpx.Client, body: Any, mentioned: str) -> None:
-    answer = http.post("/v1/conversations/never-made/execute", json=body)
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    headers = {"content-type": "application/json"}
+    answer = http.post("/v1/conversations/never-made/execute", content=content, headers=headers)
     assert answer.status_code == 422
     problem = answer.json()
     assert mentioned in problem["detail"]
@@ -49,6 +55,37 @@ def test_bad_conversation_ids(http: httpx.Client, id: str) -> None:
     answer = http.put(f"/v1/conversations/{id}")
     assert answer.status_code == 422
     assert "1 to 128" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "rest"),
+    [
+        ("PUT", "%2Ffiles/files/a"),
+        ("PUT", "%2Ffiles%2Fa"),
+        ("GET", "%2ffiles"),
+        ("POST", "%2Fexecute"),
+        ("GET", "%2Fx"),
+    ],
+)
+def test_an_encoded_slash_does_not_cut_an_id(chat: Chat, method: str, rest: str) -> None:
+    chat.put("kept", b"x")
+    answer = chat.http.request(method, f"/v1/conversations/{chat.id}{rest}", json={"code": "1"})
+    assert answer.status_code in ((404,) if rest == "%2Fx" else (422,)), answer.text
+    assert rest == "%2Fx" or "1 to 128" in answer.json()["detail"]
+    assert chat.files() == ["kept"]
+
+
+def test_an_encoded_address_is_not_ambiguous(chat: Chat) -> None:
+    assert chat.http.put(f"/v1%2Fconversations/{chat.id}/files/a", content=b"x").status_code == 422
+    assert chat.http.put(f"/v1/conversations/{chat.id}/%66iles/a%2Fb", content=b"x").status_code == 201
+    assert chat.files() == ["a/b"]
+
+
+@pytest.mark.parametrize("name", ["uploads", "downloads", "skills", "outputs", "/workspace/outputs"])
+def test_a_standing_folder_is_no_file(chat: Chat, name: str) -> None:
+    answer = chat.put(name, b"x")
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+    assert "is a folder" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Basic abc", "bearer"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
-from tests.support.runner import Chat
+from tests.support.runner import Chat, running
 
 
 def events(chat: Chat, code: str, stop_after: int | None = None, **fields: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -51,6 +52,45 @@ def test_output_arrives_while_the_cell_runs(chat: Chat) -> None:
 
 def test_a_silent_run_keeps_the_connection_alive(chat: Chat) -> None:
     assert "keep-alive" in [name for name, _ in events(chat, "import time; time.sleep(5.6)")]
+
+
+def test_the_first_byte_comes_while_the_conversation_is_busy(chat: Chat) -> None:
+    chat.ok("import time")
+    thread = threading.Thread(target=lambda: chat.run("time.sleep(3)"))
+    thread.start()
+    time.sleep(0.3)
+    began = time.monotonic()
+    headers = {"Accept": "text/event-stream"}
+    url = f"/v1/conversations/{chat.id}/execute"
+    with chat.http.stream("POST", url, json={"code": "print('mine')"}, headers=headers) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == ": keep-alive"
+        assert time.monotonic() - began < 1.2
+        assert "event: done" in list(lines)
+    thread.join(10)
+
+
+def test_a_refused_request_stays_an_ordinary_answer(chat: Chat) -> None:
+    headers = {"Accept": "text/event-stream"}
+    for name, body in ((chat.id, {"code": "1", "env": {"LD_X": "1"}}), (".hidden", {"code": "1"})):
+        answer = chat.http.post(f"/v1/conversations/{name}/execute", json=body, headers=headers)
+        assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+
+
+def test_a_failure_after_the_first_byte_is_an_event(tmp_path: Path) -> None:
+    settings = {"SANDBOX_QUEUE_TIMEOUT_SECONDS": "2", "SANDBOX_POOL_SIZE": "0"}
+    with running(tmp_path, **settings) as service, service.client() as http:
+        chat = Chat(http)
+        chat.ok("import time")
+        thread = threading.Thread(target=lambda: chat.run("time.sleep(5)"))
+        thread.start()
+        time.sleep(0.3)
+        seen = events(chat, "1")
+        thread.join(15)
+    assert [name for name, _ in seen] == ["keep-alive", "error"]
+    assert (seen[1][1]["code"], "still running" in seen[1][1]["detail"]) == ("busy", True)
+    assert seen[1][1]["request_id"]
+    assert len(seen[1][1]["execution_id"]) == 32
 
 
 def test_a_listener_who_leaves_does_not_stop_the_run(chat: Chat) -> None:

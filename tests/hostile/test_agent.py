@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,22 @@ for pid in (1, 2):
         pass
 """,
 }
+# Kills everybody else, then stops every process that is born for a while: the agent must not wait for one of these.
+STOP_NEWBORN = """
+import os, signal, time
+me = os.getpid()
+def others():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, me)]
+for pid in others():
+    os.kill(pid, signal.SIGKILL)
+until = time.monotonic() + 2
+while time.monotonic() < until:
+    for pid in others():
+        try:
+            os.kill(pid, signal.SIGSTOP)
+        except OSError:
+            pass
+"""
 QUIET = ("descriptors", "memory", "limits", "ptrace", "stolen descriptors", "oom scores")
 
 
@@ -124,6 +141,20 @@ def test_agent_survives(strong: Place, name: str) -> None:
     assert facts(agent) == before
     assert strong.say("print(6 * 7)") == "42\n"
     assert strong.agent == agent
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome"), [("", "ok"), ("while True: pass", "timeout"), ("os._exit(1)", "crashed")]
+)
+def test_agent_does_not_wait_for_stopped_newborns(strong: Place, ending: str, outcome: str) -> None:
+    agent = strong.agent
+    began = time.monotonic()
+    result = strong.run(STOP_NEWBORN + ending, timeout_ms=3_000)
+    assert time.monotonic() - began < 3 + 1
+    assert result["outcome"] == outcome
+    assert strong.agent == agent
+    assert strong.say("print(6 * 7)") == "42\n"
+    assert strong.say("print(6 * 7)", fresh=True) == "42\n"
 
 
 def facts(agent: int) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
 """Cases 17, 22 and 23 and finding 9: memory, in-memory folders and their inodes are bounded for each sandbox.
 
-Controls: a sandbox without a group makes more files than the group of the strong one let it, and /dev of a
-launch that does not remount it takes bytes (``test_bubblewrap_args`` holds the flag).
+Control: a sandbox without a group makes more files than the group of the strong one let it. That /dev takes no
+files has no control of its own here; ``test_bubblewrap_args`` holds the flag that remounts it.
 """
 
 from __future__ import annotations

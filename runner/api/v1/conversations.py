@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from runner.api.auth import Tenant
 from runner.api.v1 import schemas, translate
 from runner.conversations.service import ConversationService
+from runner.errors import InvalidRequest
 from runner.workspace.paths import check_conversation_id
 
 
@@ -25,9 +26,11 @@ async def whole_id(request: Request) -> None:
     InvalidRequest.
     """
     if "id" in request.path_params:
-        segment = unquote(raw_segments(request, 5)[3])
+        segments = raw_segments(request, 5)
+        segment = unquote(segments[3]) if len(segments) > 3 else ""
         if segment != request.path_params["id"]:
             check_conversation_id(segment)
+            raise InvalidRequest("the address is ambiguous: write its slashes as they are")
 
 
 PLAIN_ID = Depends(whole_id)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 from pathlib import Path
 
 from runner.agent import loader
 from runner.backends import leases, records, seccomp
 from runner.backends.base import WORKSPACE, BackendReport, agent_command, agent_environment
-from runner.backends.bubblewrap import args, cgroup, probe
+from runner.backends.bubblewrap import args, cgroup, leftover, probe
 from runner.backends.bubblewrap.cgroup import Group, Parents
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.backends.bubblewrap.launch import Plan
@@ -38,17 +37,18 @@ class BubblewrapSandbox(ChildSandbox):
     async def reset_peak(self) -> None:
         self._group.reset_peak()
 
-    async def start(self, plan: Plan) -> None:
-        """Start the launch and hand the agent its sources. Raises OSError; then ``destroy`` is still due.
+    async def start(self, plan: Plan, noted: records.Json) -> None:
+        """Start the launch, note it, and hand the agent its sources. Raises OSError; then ``destroy`` is still due.
 
         The sources are larger than a pipe, so they are taken only by an agent that runs behind all walls.
         """
         self._child = await plan.spawn()
+        records.write(self._record.parent, self._id, noted | leftover.facts(self._child.pid))
         await self._child.hand_over(plan.bundle, _START_S)
 
     async def _destroy(self) -> None:
         child = self._child
-        if child is not None and child.running and _kill_children(child.pid):
+        if child is not None and child.running and leftover.kill_children(child.pid):
             # PID 1 takes its whole namespace along, and bwrap reaps it: no zombie is left to the host's init.
             await child.ended(_REAP_S)
         await asyncio.to_thread(self._group.kill)
@@ -61,16 +61,6 @@ class BubblewrapSandbox(ChildSandbox):
                 self._record.unlink(missing_ok=True)
             if self._lease is not None:
                 self._lease.release()
-
-
-def _kill_children(pid: int) -> bool:
-    """SIGKILL for the direct children of a process; whether there were any."""
-    killed = False
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as file:
-        for child in file.read().split():
-            os.kill(int(child), signal.SIGKILL)
-            killed = True
-    return killed
 
 
 class BubblewrapBackend:
@@ -112,9 +102,10 @@ class BubblewrapBackend:
         sandbox = BubblewrapSandbox(spec.sandbox_id, group, record, lease)
         try:
             uid = lease.uid if lease is not None else None
-            records.write(self._config.state, spec.sandbox_id, {"groups": group.folders, "uid": uid})
+            noted = {"groups": group.folders, "uid": uid}
+            records.write(self._config.state, spec.sandbox_id, noted)
             await asyncio.to_thread(group.make, spec.limits)
-            await sandbox.start(self.plan(self._config.bwrap, spec, uid, group.procs))
+            await sandbox.start(self.plan(self._config.bwrap, spec, uid, group.procs), noted)
         except Exception as error:
             await sandbox.destroy()
             cause = "; ".join(filter(None, (f"{type(error).__name__}: {error}", sandbox.last_words)))
@@ -138,6 +129,7 @@ class BubblewrapBackend:
 
     def _end_leftover(self, name: str, record: records.Json) -> bool:
         """End a dead runner's sandbox by what it noted, and by its name where groups are made now."""
+        gone = leftover.end(record)
         noted = record.get("groups")
         folders = [folder for folder in noted if isinstance(folder, str)] if isinstance(noted, list) else []
-        return Group.reopen([*folders, *Group.planned(self.parents, name).folders]).remove()
+        return Group.reopen([*folders, *Group.planned(self.parents, name).folders]).remove() and gone

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 from runner.agent import loader
 from runner.backends import leases, records, seccomp
 from runner.backends.base import WORKSPACE, BackendReport, Wall, agent_command, agent_environment, image_name
 from runner.backends.child import Child, ChildSandbox
-from runner.backends.unisolated import args, shim
+from runner.backends.unisolated import args, folders, shim
 from runner.backends.unisolated.config import UnisolatedConfig
 from runner.backends.unisolated.family import Family
 from runner.errors import BackendUnavailable
@@ -21,7 +19,7 @@ from runner.model import SandboxLimits, SandboxSpec, SandboxUsage
 
 WALLS = ("namespaces", "seccomp", "no-new-privileges", "own-uid", "cgroups")
 NO_WALL = "SANDBOX_ALLOW_UNISOLATED=1: code runs on this host without it"
-PREFIX = "foliobox-unisolated-"
+OWN_UID = "own-uid"
 _START_S = 30.0
 _END_S = 5.0
 # What the agent needs of proot: paths, children, memory that stays readable after giving up the dumpable flag.
@@ -48,9 +46,10 @@ class UnisolatedSandbox(ChildSandbox):
     async def reset_peak(self) -> None:
         return None
 
-    async def start(self, child: Child, bundle: bytes) -> None:
-        """Hand the agent its sources. Raises OSError; then ``destroy`` is still due."""
+    async def start(self, child: Child, bundle: bytes, noted: records.Json) -> None:
+        """Note the process and hand the agent its sources. Raises OSError; then ``destroy`` is still due."""
         self._child = child
+        records.write(self._record.parent, self._id, noted | {"pid": child.pid})
         await child.hand_over(bundle, _START_S)
 
     async def _destroy(self) -> None:
@@ -61,7 +60,8 @@ class UnisolatedSandbox(ChildSandbox):
             child.kill()
             await child.ended(_END_S)
             await child.close()
-        if gone and await asyncio.to_thread(remove_tree, self._private):
+            await asyncio.to_thread(folders.remove_glue, child.pid, uid)
+        if gone and await asyncio.to_thread(folders.remove_tree, self._private):
             with contextlib.suppress(OSError):
                 self._record.unlink(missing_ok=True)
             if self._lease is not None:
@@ -89,7 +89,8 @@ class UnisolatedBackend:
         await sandbox.destroy()
         if seen != b"foliobox\n":
             return self._unavailable(f"proot does not work here: {sandbox.last_words or seen!r}")
-        walls = tuple(Wall(name, False, NO_WALL) for name in WALLS)
+        held = {OWN_UID} if self._config.privileged else set()
+        walls = tuple(Wall(name, name in held, "" if name in held else NO_WALL) for name in WALLS)
         detail = "no isolation at all: for demos and tests on loopback only"
         return BackendReport(self.name, True, "none", image_name(self._config.rootfs), True, detail, walls)
 
@@ -109,16 +110,17 @@ class UnisolatedBackend:
         if self._config.proot is None:
             raise BackendUnavailable("proot is not installed: install the package proot")
         lease = leases.take_uid() if self._config.privileged else None
-        private = Path(tempfile.gettempdir()) / f"{PREFIX}{spec.sandbox_id}"
+        uid = lease.uid if lease is not None else None
+        private = folders.planned(self._config.folders, spec.sandbox_id, uid)
         record = self._config.state / f"{spec.sandbox_id}.json"
         sandbox = UnisolatedSandbox(spec.sandbox_id, private, record, lease)
         try:
-            uid = lease.uid if lease is not None else None
-            records.write(self._config.state, spec.sandbox_id, {"uid": uid})
-            _make_private(private, uid)
+            noted = {"uid": uid, "private": str(private)}
+            records.write(self._config.state, spec.sandbox_id, noted)
+            folders.make(private, (*args.FOLDERS, args.GLUE), uid)
             payload = [self._config.agent_python, "-I", "-S", "-c", _LOOK] if probing else self._agent()
             child = await self._spawn(self._config.proot, spec, private, uid, payload)
-            await sandbox.start(child, b"" if probing else loader.bundle())
+            await sandbox.start(child, b"" if probing else loader.bundle(), noted)
         except Exception as error:
             await sandbox.destroy()
             cause = "; ".join(filter(None, (f"{type(error).__name__}: {error}", sandbox.last_words)))
@@ -145,31 +147,13 @@ class UnisolatedBackend:
         return await asyncio.to_thread(records.sweep, self._config.state, _end_leftover)
 
 
-def _make_private(private: Path, uid: int | None) -> None:
-    for folder in (private, *(private / name for name in (*args.FOLDERS, args.GLUE))):
-        folder.mkdir(mode=0o700)
-        if uid is not None:
-            os.chown(folder, uid, uid)
-
-
 def _end_leftover(name: str, record: records.Json) -> bool:
     uid = record.get("uid")
     own = uid if isinstance(uid, int) and leases.UID_BASE <= uid < leases.UID_BASE + leases.UID_COUNT else None
-    private = Path(tempfile.gettempdir()) / f"{PREFIX}{name}"
-    return Family(name, 0, own).kill() and remove_tree(private)
-
-
-def remove_tree(folder: Path) -> bool:
-    """Remove a folder that hostile code filled; its processes are gone, so nothing changes meanwhile."""
-
-    def open_up(_: object, path: str, __: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-
-    for _ in range(3):
-        if not folder.exists():
-            return True
-        shutil.rmtree(folder, onerror=open_up)
-    return not folder.exists()
+    private = folders.noted(record.get("private"), name)
+    if not Family(name, 0, own).kill():
+        return False
+    pid = record.get("pid")
+    if isinstance(pid, int):
+        folders.remove_glue(pid, own)
+    return private is None or folders.remove_tree(private)

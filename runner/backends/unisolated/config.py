@@ -11,7 +11,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class UnisolatedConfig:
-    """``rootfs`` as for bubblewrap; ``state`` holds a record for each live sandbox."""
+    """``rootfs`` as for bubblewrap; ``state`` holds a record for each live sandbox, ``folders`` its files.
+
+    Where the sandbox's uid cannot get at ``folders``, its files lie in the host's temporary folder.
+    """
 
     rootfs: Path
     state: Path
@@ -24,6 +27,11 @@ class UnisolatedConfig:
     def beside(cls, rootfs: Path, state: Path) -> UnisolatedConfig:
         """With the program ``proot`` of this host, and records in a folder of their own."""
         return cls(rootfs, state.with_name("run-unisolated"), shutil.which("proot"))
+
+    @property
+    def folders(self) -> Path:
+        """Beside the records, which only the runner may read."""
+        return self.state.with_name(f"{self.state.name}-files")
 
     @property
     def privileged(self) -> bool:

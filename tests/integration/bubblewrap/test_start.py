@@ -41,6 +41,12 @@ def backend(tmp_path: Path, alter: Callable[[Plan], Plan] | None = None, bwrap: 
     return made
 
 
+def need_groups(made: BubblewrapBackend) -> None:
+    """Skip where this process may not make control groups."""
+    if not made.parents.complete:
+        pytest.skip("needs control groups")
+
+
 def spec() -> SandboxSpec:
     return SandboxSpec("start-" + secrets.token_hex(4), SandboxLimits())
 
@@ -70,6 +76,8 @@ FAILURES: dict[str, tuple[Callable[[Plan], Plan], str]] = {
 @pytest.mark.parametrize("name", FAILURES)
 async def test_a_step_that_fails_ends_the_start_with_its_last_words(tmp_path: Path, name: str) -> None:
     alter, words = FAILURES[name]
+    if name == "joining a group":
+        need_groups(backend(tmp_path))
     with pytest.raises(BackendUnavailable) as raised:
         await backend(tmp_path, alter).create(spec())
     assert words in str(raised.value.cause), raised.value.cause
@@ -150,6 +158,7 @@ async def settle() -> None:
 @needs_root
 async def test_end_is_bounded_and_takes_the_whole_sandbox(tmp_path: Path) -> None:
     made = backend(tmp_path)
+    need_groups(made)
     sandbox = await made.create(spec())
     group = next(Path("/sys/fs/cgroup").glob(f"*/**/foliobox-{sandbox.sandbox_id}/cgroup.procs"))
     pids = [int(pid) for pid in group.read_text().split()]

@@ -179,12 +179,6 @@ class Jail:
 
         return interrupt
 
-    def processes(self) -> list[int]:
-        """Host pids of everything in the sandbox."""
-        with contextlib.suppress(OSError):
-            return [int(line) for line in Path(self.sandbox._group.folders[0], "cgroup.procs").read_text().split()]
-        return []
-
 
 @contextlib.contextmanager
 def jail_at(state: Path, limits: SandboxLimits | None = None) -> Iterator[Jail]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from statistics import median
 
 import pytest
 
@@ -25,16 +26,19 @@ ENDLESS = {
     "displays": "while True: display('x' * 10_000)",
     "stopped": "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)\nwhile True: pass",
 }
+SOON = ("loop", "sleep", "subprocess")
 
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_interrupt_ends_it_soon_and_keeps_the_interpreter(jail: Jail, name: str) -> None:
     jail.ok("x = 1")
-    ran = jail.run("print('go', flush=True)\n" + ENDLESS[name], during=jail.interrupt_when("go"))
-    took = time.monotonic() - jail.interrupted_at
-    assert (ran.outcome, ran.over.interpreter) == (Outcome.INTERRUPTED, "kept"), ran.over
-    assert ran.error["name"] == "KeyboardInterrupt"
-    assert took < 1.5  # 0.5 s on a quiet machine, see the benchmark
+    took = []
+    for _ in range(3 if name in SOON else 1):
+        ran = jail.run("print('go', flush=True)\n" + ENDLESS[name], during=jail.interrupt_when("go"))
+        took.append(time.monotonic() - jail.interrupted_at)
+        assert (ran.outcome, ran.over.interpreter) == (Outcome.INTERRUPTED, "kept"), ran.over
+        assert ran.error["name"] == "KeyboardInterrupt"
+    assert median(took) < (0.5 if name in SOON else 1.5)  # 5 to 20 ms on a quiet machine
     assert jail.ok("print(x)").out == "1"
 
 
@@ -83,7 +87,7 @@ def test_the_first_reason_is_told(jail: Jail) -> None:
 
 
 def test_interrupts_at_random_moments_cost_no_interpreter(jail: Jail) -> None:
-    tries = repeat(200)
+    tries = repeat(2000)
     jail.ok("kept = 0")
     lost, hits = jail.wait(_bombard(jail, tries), 600)
     assert lost == 0

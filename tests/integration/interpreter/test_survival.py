@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from pathlib import Path
+
 import pytest
 
+from runner.errors import InvalidRequest
 from runner.model import Outcome
 from tests.integration.interpreter.jail import Jail
 from tests.unit.agent.lab import repeat
@@ -68,6 +73,22 @@ BREAKERS = {
 }  # fmt: skip
 
 
+def processes(jail: Jail) -> list[int]:
+    """Host pids of everything that lives in the sandbox: bwrap, the agent, then the agent's descendants."""
+    child = jail.sandbox._child
+    assert child is not None
+    found, living = [child.pid], []
+    for pid in found:
+        states = []
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
+                found += [int(name) for name in (task / "children").read_text().split()]
+        if set(states) - {"Z", "X"}:  # of a process whose first thread has ended only that one is a zombie
+            living.append(pid)
+    return living
+
+
 @pytest.mark.parametrize("name", BREAKERS)
 def test_the_next_run_works_whatever_code_did(jail: Jail, name: str) -> None:
     code, outcome, interpreter = BREAKERS[name]
@@ -87,8 +108,23 @@ def test_the_next_run_works_whatever_code_did(jail: Jail, name: str) -> None:
 
 def test_a_lost_interpreter_says_why(jail: Jail) -> None:
     assert jail.run("import os; os.closerange(3, 65536)").over.failure == "it closed its control channel"
-    assert jail.run("import os; os._exit(5)").over.observed.exit_code == 5
-    assert jail.run("import os; os.kill(os.getpid(), 11)").over.observed.signal == 11
+    ran = jail.run("import os, time; os.closerange(3, 65536)\nwhile True: pass")
+    assert (ran.over.failure, ran.outcome) == ("it closed its control channel", Outcome.CRASHED)
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "signal"),
+    [
+        ("import os; os._exit(5)", 5, None),
+        ("import os; os.kill(os.getpid(), 11)", None, 11),
+        ("x = bytearray(300 << 20); x[::4096] = b'x' * len(x[::4096]); import os; os.abort()", None, 6),
+        ("while True:\n try:\n  while True: pass\n except BaseException: pass", None, 9),
+    ],
+)
+def test_a_death_is_no_closed_channel(jail: Jail, code: str, exit_code: int | None, signal: int | None) -> None:
+    for _ in range(5 if signal != 9 else 1):
+        over = jail.run(code, timeout_ms=20_000 if signal != 9 else 300).over
+        assert (over.failure, over.observed.exit_code, over.observed.signal) == (None, exit_code, signal)
 
 
 def test_garbage_on_the_control_channel_costs_the_interpreter(jail: Jail) -> None:
@@ -178,7 +214,7 @@ print(made)
     assert ran.over.survivors == 0
     # Each is a copy of the whole interpreter, whose end takes the kernel 4 ms of the sandbox's one processor.
     assert ran.seconds * 1000 - ran.over.duration_ms < 2000
-    assert len(jail.processes()) <= 5
+    assert len(processes(jail)) <= 5
     assert jail.ok("print(x)").out == "7"
 
 
@@ -193,7 +229,7 @@ print(len(children))
     ran = jail.ok(code)
     assert (ran.out, ran.over.survivors, ran.over.interpreter) == ("120", 0, "kept")
     assert ran.seconds * 1000 - ran.over.duration_ms < 500
-    assert len(jail.processes()) <= 5
+    assert len(processes(jail)) <= 5
     assert jail.ok("print(x)").out == "7"
 
 
@@ -206,7 +242,7 @@ if os.fork() == 0:
 time.sleep(0.1)
 """
     assert jail.ok(code).over.survivors == 0
-    assert len(jail.processes()) <= 5
+    assert len(processes(jail)) <= 5
 
 
 def test_a_killed_template_is_replaced(jail: Jail) -> None:
@@ -229,6 +265,56 @@ def templates():
     assert jail.ok("print(3)").out == "3"
 
 
+MASSACRE = """
+import os, signal, time
+me = os.getpid()
+others = lambda: [int(n) for n in os.listdir('/proc') if n.isdigit() and int(n) not in (1, me)]
+"""
+ENDS = {
+    "well": ("print('done')", Outcome.OK),
+    "late": ("while True: stop()", Outcome.TIMEOUT),
+    "dead": ("os._exit(1)", Outcome.CRASHED),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_newborn_processes_are_stopped_and_hold_nobody(jail: Jail, name: str) -> None:
+    code = (
+        MASSACRE
+        + f"""
+def stop():
+    for pid in others():
+        try: os.kill(pid, signal.SIGSTOP)
+        except OSError: pass
+for pid in others(): os.kill(pid, signal.SIGKILL)
+until = time.monotonic() + 2
+while time.monotonic() < until: stop()
+{ENDS[name][0]}
+"""
+    )
+    ran = jail.run(code, timeout_ms=3000)
+    assert ran.outcome is ENDS[name][1]
+    assert ran.seconds < 4
+    assert jail.ok("print(1)").out == "1"
+    assert jail.ok("print(2)", fresh=True).out == "2"
+
+
+def test_a_template_stopped_while_it_imports_goes_on_when_it_is_wanted(jail: Jail) -> None:
+    jail.ok(MASSACRE + "for pid in others(): os.kill(pid, signal.SIGKILL)")
+    jail.ok("for pid in others(): os.kill(pid, signal.SIGSTOP)")
+    began = time.monotonic()
+    assert jail.ok("print(1)", fresh=True).out == "1"
+    assert time.monotonic() - began < 15
+
+
+def test_too_much_environment_is_refused_and_costs_nothing(jail: Jail) -> None:
+    jail.ok("x = 1")
+    with pytest.raises(InvalidRequest, match="put the data into a file"):
+        jail.run("true", language="bash", env={"BIG": "x" * (1 << 18)})
+    assert jail.ok("echo $SMALL", language="bash", env={"SMALL": "y"}).out == "y"
+    assert jail.ok("print(x)").out == "1"
+
+
 def test_an_interpreter_that_wakes_itself_is_stopped_all_the_same(jail: Jail) -> None:
     code = """
 import os, signal, time, threading
@@ -244,7 +330,7 @@ threading.Thread(target=count, daemon=True).start()
 """
     jail.ok(code)
     states = []
-    for pid in [*jail.processes()[:1], *jail.processes()[2:]]:  # the second is the agent
+    for pid in [*processes(jail)[:1], *processes(jail)[2:]]:  # the second is the agent
         with open(f"/proc/{pid}/stat") as file:
             states.append(file.read().rpartition(")")[2].split()[0])
     assert "T" in states
@@ -254,7 +340,7 @@ threading.Thread(target=count, daemon=True).start()
 
 def test_outputs_that_are_closed_do_not_spin_the_agent(jail: Jail) -> None:
     def ticks() -> int:
-        with open(f"/proc/{jail.processes()[1]}/stat") as file:
+        with open(f"/proc/{processes(jail)[1]}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 

@@ -16,9 +16,9 @@ from tests.unit.agent.lab import Ends, collect, local_agent, printed, run
 COUNT = """
 import sys, time, os
 for i in range(300):
+    if i == 20: open('go', 'w').close()
     print('line', i, flush=True)
     if i == 20:
-        open('go', 'w').close()
         while os.path.exists('go'): time.sleep(0.002)
 open('made.txt', 'w').write('x')
 """
