@@ -11,7 +11,7 @@ from runner.agent.protocol import MAX_ENTRIES, Json
 from runner.conversations.output import ResultRecorder, StreamRecorder, StreamText
 from runner.conversations.result import Artifact, RunEvent, RunResult
 from runner.conversations.sync import Mirror
-from runner.errors import FolioboxError, ProtocolError, SandboxLost
+from runner.errors import CallerError, FolioboxError, ProtocolError, SandboxLost
 from runner.interpreter.client import Event, RunEnd
 from runner.interpreter.outcomes import Observed, decide
 from runner.model import FileChange, InterpreterState, Outcome, RunRequest
@@ -92,6 +92,8 @@ class Execution:
             except (SandboxLost, ProtocolError) as error:
                 self.end, self.failure = None, error.cause or error.detail
                 usage = await client.usage()
+            except CallerError:
+                raise  # refused before it began
             except BaseException:
                 await self.conversation.drop("sandbox_lost")
                 raise

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.runner import Chat
 
-NAMES = (
+NAMES: tuple[str, ...] = (
     "plain.txt",
     "with space.txt",
     "中文 报告.txt",
