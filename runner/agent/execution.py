@@ -50,6 +50,7 @@ class Execution:
         run = self.run
         if run is None:
             return None
+        run.detach()
         return {"run": run.id, "seq": run.seq, "acknowledged": run.acknowledged, "done": run.done}
 
     @property

@@ -9,7 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 from .children import Interpreter, Shell
-from .protocol import CREDIT_WINDOW, EVENT_TEXT, STREAM_KEEP, TAIL_KEEP, Json, Outbox
+from .protocol import CREDIT_WINDOW, EVENT_TEXT, STREAM_KEEP, TAIL_KEEP, Json, Outbox, pack_message
 
 BACKLOG = 1 << 18
 
@@ -79,6 +79,7 @@ class Run:
         self.seq = 0
         self.acknowledged = 0
         self._outbox = outbox
+        self._detached = False
         self._ended: set[int] = set()
         self._unacked: deque[_Sent] = deque()
         self._unacked_size = 0
@@ -97,9 +98,16 @@ class Run:
         """Send an event, and keep it until it is acknowledged."""
         self.seq += 1
         event = {"seq": self.seq, "type": kind, **body}
-        size = self._outbox.message(self.channel, event, attachments)
+        if self._detached:
+            size = len(pack_message(event, attachments))
+        else:
+            size = self._outbox.message(self.channel, event, attachments)
         self._unacked.append(_Sent(self.seq, size, event, attachments))
         self._unacked_size += size
+
+    def detach(self) -> None:
+        """A new host attached: keep events for it, and send none before it asks, on a channel it does not know."""
+        self._detached = True
 
     def acknowledge(self, seq: int) -> None:
         """The host has seen everything up to ``seq``."""
@@ -110,7 +118,7 @@ class Run:
     def resend(self, channel: int, after: int) -> None:
         """Send kept events again to another host, on its channel."""
         self._outbox.close(self.channel)
-        self.channel = channel
+        self.channel, self._detached = channel, False
         for sent in self._unacked:
             if sent.seq > after:
                 self._outbox.message(channel, sent.body, sent.attachments)
