@@ -31,33 +31,45 @@ def test_sigkill_of_the_service_loses_no_file(tmp_path: Path) -> None:
 
 
 def test_no_process_outlives_a_killed_service(tmp_path: Path) -> None:
-    def sandboxes() -> list[str]:
-        names = [p.stem for p in (tmp_path / "run").glob("*.json")]
-        return [
-            line
-            for entry in Path("/proc").glob("[0-9]*/cgroup")
-            for line in [_read(entry)]
-            if any(name in line for name in names)
-        ]
-
     with running(tmp_path, SANDBOX_POOL_SIZE="1") as service:
         with service.client() as http:
             Chat(http).ok("import subprocess; subprocess.Popen(['sleep', '300'], start_new_session=True); None")
-        assert sandboxes()
+        born = descendants(service.pid)
+        assert len(born) >= 4  # the launcher, the agent, the template, an interpreter
         service.kill()
         deadline = time.monotonic() + 5
-        while sandboxes() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not sandboxes()
+        while born & living() and time.monotonic() < deadline:
+            continue
+        assert not born & living()
         service.start()
         assert not [p for p in (tmp_path / "run").glob("*.json") if _old(p, service.pid)]
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+def processes() -> dict[int, tuple[int, str]]:
+    """Pid to parent and start time, of everything on this host that is no zombie."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] not in "ZX":
+            found[int(entry.parent.name)] = (int(fields[1]), fields[19])
+    return found
+
+
+def living() -> set[tuple[int, str]]:
+    """Pid and start time of every process."""
+    return {(pid, start) for pid, (_, start) in processes().items()}
+
+
+def descendants(pid: int) -> set[tuple[int, str]]:
+    """Pid and start time of everything below a process."""
+    seen = processes()
+    below: set[int] = {pid}
+    while more := {child for child, (parent, _) in seen.items() if parent in below} - below:
+        below |= more
+    return {(child, seen[child][1]) for child in below - {pid}}
 
 
 def _old(record: Path, pid: int) -> bool:
