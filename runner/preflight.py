@@ -1,7 +1,8 @@
 """Tell within five seconds what this host lacks, before anything is installed or downloaded.
 
 Standard library only, and no import from the rest of the project: `python3 runner/preflight.py --for demo`
-runs with the system's Python. Each probe has its own deadline and runs beside the others.
+runs with the system's Python. That is why it is longer than other files: it must stay one that runs alone. Each probe
+has its own deadline and runs beside the others.
 """
 
 from __future__ import annotations

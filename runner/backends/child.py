@@ -13,7 +13,12 @@ import os
 import signal
 import subprocess
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from runner.errors import BackendUnavailable
+
+S = TypeVar("S", bound="ChildSandbox")
 
 _STDERR_KEEP = 4096
 
@@ -145,3 +150,14 @@ class ChildSandbox:
 
     async def _destroy(self) -> None:
         raise NotImplementedError
+
+
+async def started_or_undone(start: Coroutine[Any, Any, S]) -> S:
+    """What ``start`` gives. A caller who goes away meanwhile leaves nothing: the start is finished and undone."""
+    starting = asyncio.create_task(start)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with contextlib.suppress(BackendUnavailable):
+            await (await starting).destroy()
+        raise

@@ -14,7 +14,7 @@ from runner.backends.bubblewrap import args, cgroup, leftover, probe
 from runner.backends.bubblewrap.cgroup import Group, Parents
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.backends.bubblewrap.launch import Plan
-from runner.backends.child import ChildSandbox
+from runner.backends.child import ChildSandbox, started_or_undone
 from runner.errors import BackendUnavailable
 from runner.model import SandboxSpec, SandboxUsage
 
@@ -85,13 +85,7 @@ class BubblewrapBackend:
         return report
 
     async def create(self, spec: SandboxSpec) -> BubblewrapSandbox:
-        starting = asyncio.create_task(self._create(spec))
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            with contextlib.suppress(BackendUnavailable):
-                await (await starting).destroy()
-            raise
+        return await started_or_undone(self._create(spec))
 
     async def _create(self, spec: SandboxSpec) -> BubblewrapSandbox:
         if self._config.bwrap is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from runner.agent import loader
 from runner.backends import leases, records, seccomp
 from runner.backends.base import WORKSPACE, BackendReport, Wall, agent_command, agent_environment, image_name
-from runner.backends.child import Child, ChildSandbox
+from runner.backends.child import Child, ChildSandbox, started_or_undone
 from runner.backends.unisolated import args, folders, shim
 from runner.backends.unisolated.config import UnisolatedConfig
 from runner.backends.unisolated.family import Family
@@ -98,13 +98,7 @@ class UnisolatedBackend:
         return BackendReport(self.name, False, "none", detail=detail)
 
     async def create(self, spec: SandboxSpec) -> UnisolatedSandbox:
-        starting = asyncio.create_task(self._create(spec))
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            with contextlib.suppress(BackendUnavailable):
-                await (await starting).destroy()
-            raise
+        return await started_or_undone(self._create(spec))
 
     async def _create(self, spec: SandboxSpec, *, probing: bool = False) -> UnisolatedSandbox:
         if self._config.proot is None:
