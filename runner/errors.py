@@ -5,21 +5,31 @@
     │   ├── InvalidRequest         invalid_arguments
     │   ├── InvalidPath            invalid_path
     │   ├── NotFound               not_found
+    │   │   └── UnknownBlob        unknown_blob
     │   ├── Conflict               conflict
+    │   │   └── OwnedElsewhere     owned_elsewhere
+    │   ├── KeyReused              idempotency_key_reused
     │   ├── PreconditionFailed     precondition_failed
     │   ├── TooLarge               too_large
     │   ├── UnsupportedMedia       unsupported_media_type
     │   ├── RangeNotSatisfiable    range_not_satisfiable
-    │   └── Unauthorized           unauthorized
+    │   ├── BadArchive             bad_archive
+    │   ├── Unauthorized           unauthorized
+    │   └── Forbidden              forbidden
     ├── LimitReached               the request is fine; a limit of this deployment stands in the way
     │   ├── Busy                   busy
+    │   ├── QueueFull              queue_full
+    │   ├── RateLimited            rate_limited
     │   ├── CapacityReached        capacity_reached
     │   └── QuotaExceeded          quota_exceeded
     └── ServiceError               neither the request nor a limit: something here broke
         ├── BackendUnavailable     backend_unavailable
+        ├── HostPressure           host_pressure
         ├── SandboxLost            sandbox_lost
         ├── ProtocolError          agent_protocol
+        ├── Stopping               stopping
         ├── StoreFailed            store_failed
+        │   └── StoreFull          store_full
         └── ConfigurationError     configuration
 
 Nothing here knows HTTP: ``runner/api/errors.py`` maps each class to a status. ``detail`` is sent to
@@ -75,11 +85,32 @@ class NotFound(CallerError):
     title = "Not found"
 
 
+class UnknownBlob(NotFound):
+    """No version of this conversation that is kept holds bytes with this SHA-256."""
+
+    code = "unknown_blob"
+    title = "Unknown content"
+
+
 class Conflict(CallerError):
     """The state of the conversation does not allow this."""
 
     code = "conflict"
     title = "Conflict"
+
+
+class OwnedElsewhere(Conflict):
+    """Another runner owns this conversation's live sandbox."""
+
+    code = "owned_elsewhere"
+    title = "Another runner serves this conversation"
+
+
+class KeyReused(CallerError):
+    """An ``Idempotency-Key`` came again with another request."""
+
+    code = "idempotency_key_reused"
+    title = "Idempotency-Key used before for another request"
 
 
 class PreconditionFailed(CallerError):
@@ -110,11 +141,25 @@ class RangeNotSatisfiable(CallerError):
     title = "Range not satisfiable"
 
 
+class BadArchive(CallerError):
+    """An archive that is damaged, of another kind than said, or holds what a workspace cannot."""
+
+    code = "bad_archive"
+    title = "The archive cannot be taken"
+
+
 class Unauthorized(CallerError):
     """No key, or a wrong one."""
 
     code = "unauthorized"
     title = "Unauthorized"
+
+
+class Forbidden(CallerError):
+    """The key is known and may not do this."""
+
+    code = "forbidden"
+    title = "The key does not allow this"
 
 
 class LimitReached(FolioboxError):
@@ -130,6 +175,20 @@ class Busy(LimitReached):
 
     code = "busy"
     title = "The conversation is busy"
+
+
+class QueueFull(LimitReached):
+    """As many requests wait as may wait."""
+
+    code = "queue_full"
+    title = "Too many requests wait"
+
+
+class RateLimited(LimitReached):
+    """The key has sent as many requests as it may for now."""
+
+    code = "rate_limited"
+    title = "Too many requests"
 
 
 class CapacityReached(LimitReached):
@@ -157,6 +216,13 @@ class BackendUnavailable(ServiceError):
     title = "No sandbox can be started"
 
 
+class HostPressure(ServiceError):
+    """The host runs short of memory, disk space or processes; what runs goes on, nothing new is started."""
+
+    code = "host_pressure"
+    title = "The host is short of resources"
+
+
 class SandboxLost(ServiceError):
     """The sandbox died; the conversation and its stored files did not."""
 
@@ -171,11 +237,25 @@ class ProtocolError(ServiceError):
     title = "The sandbox's agent broke the protocol"
 
 
+class Stopping(ServiceError):
+    """The service is being stopped and takes no new work."""
+
+    code = "stopping"
+    title = "The service is stopping"
+
+
 class StoreFailed(ServiceError):
     """The store could not keep or give back bytes."""
 
     code = "store_failed"
     title = "The store failed"
+
+
+class StoreFull(StoreFailed):
+    """The disk that holds the store is full, or nearly so."""
+
+    code = "store_full"
+    title = "The store is full"
 
 
 class ConfigurationError(ServiceError):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from runner.errors import StoreFailed
+from runner.errors import StoreFailed, StoreFull
 from runner.workspace.base import KeyExists, KeyMissing
 
 MAX_OBJECT_BYTES: Final = 256 << 20
@@ -43,7 +43,7 @@ def translate(error: OSError, action: str, key: str) -> StoreFailed:
     """``StoreFailed`` for any ``OSError``. The text sent names no path of this machine; ``cause`` does."""
     cause = f"{action} {key}: {error!r}"
     if error.errno in _FULL:
-        return StoreFailed(
+        return StoreFull(
             "The disk that holds the store is full; nothing was stored. Free space on it and send it again.",
             cause=cause,
         )
