@@ -11,6 +11,7 @@ from pathlib import Path
 
 from runner import environment
 from runner.api.config import ApiConfig
+from runner.api.connections import ConnectionsConfig
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.conversations.config import ConversationsConfig
 from runner.errors import ConfigurationError
@@ -26,6 +27,7 @@ class Settings:
     """Everything a start needs to know."""
 
     api: ApiConfig
+    connections: ConnectionsConfig
     limits: LimitsConfig
     workspace: WorkspaceConfig
     conversations: ConversationsConfig
@@ -41,6 +43,7 @@ class Settings:
         """All settings. Raises ConfigurationError on a value that cannot work or a likely misspelt name."""
         return cls(
             api=ApiConfig.from_env(env),
+            connections=ConnectionsConfig.from_env(env),
             limits=LimitsConfig.from_env(env),
             workspace=WorkspaceConfig.from_env(env),
             conversations=ConversationsConfig.from_env(env),

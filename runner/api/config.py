@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from typing import Final
 
 from runner import environment
 from runner.errors import ConfigurationError
 
 TENANT = "default"
+MAX_BODY: Final = "SANDBOX_MAX_BODY_BYTES"
+BODY_MEMORY: Final = "SANDBOX_MAX_BODY_MEMORY"
+BODY_TIMEOUT: Final = "SANDBOX_BODY_TIMEOUT_SECONDS"
+MIN_BODY_RATE: Final = "SANDBOX_MIN_BODY_RATE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,8 @@ class ApiConfig:
     max_body_bytes: int = 56 << 20
     max_upload_bytes: int = 256 << 20
     body_timeout_s: float = 30.0
+    body_memory_bytes: int = 256 << 20
+    min_body_rate: int = 1024
 
     @classmethod
     def from_env(cls, env: environment.Env) -> ApiConfig:
@@ -32,9 +39,11 @@ class ApiConfig:
             port=port,
             key=env.get("SANDBOX_API_KEY", "").strip() or None,
             allow_no_auth=environment.switch(env, "SANDBOX_ALLOW_NO_AUTH"),
-            max_body_bytes=environment.size(env, "SANDBOX_MAX_BODY_BYTES", 56 << 20),
+            max_body_bytes=environment.size(env, MAX_BODY, 56 << 20),
             max_upload_bytes=environment.size(env, "SANDBOX_MAX_UPLOAD_BYTES", 256 << 20),
-            body_timeout_s=environment.number(env, "SANDBOX_BODY_TIMEOUT_SECONDS", 30.0, minimum=1.0),
+            body_timeout_s=environment.number(env, BODY_TIMEOUT, 30.0, minimum=1.0),
+            body_memory_bytes=environment.size(env, BODY_MEMORY, 256 << 20),
+            min_body_rate=environment.size(env, MIN_BODY_RATE, 1024),
         )
 
     @property

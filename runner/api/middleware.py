@@ -13,39 +13,65 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runner.api import auth
-from runner.api.config import ApiConfig
+from runner.api.config import BODY_MEMORY, BODY_TIMEOUT, MAX_BODY, MIN_BODY_RATE, ApiConfig
 from runner.api.errors import answer, problem, unexpected
-from runner.errors import TooLarge, Unauthorized
+from runner.errors import FolioboxError, QueueFull, TooLarge
 from runner.telemetry import logs
 
 log = logs.logger("http")
 _GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_UPLOAD = re.compile(r"/v1/conversations/[^/]+/files/")
+_UPLOADS = {
+    "PUT": re.compile(r"/v1/conversations/[^/]+/files/"),
+    "POST": re.compile(r"/v1/conversations/[^/]+/files"),
+}
 _CLIENT_LEFT = 499  # in the log only
+_RETRY_MS = 1000
 
 
 class Stalled(Exception):
     """The body made no progress."""
 
 
-class Gate:
-    """Wraps the application. Uploads of files have their own limit in the store, so they pass uncounted."""
+class Memory:
+    """Bytes of bodies that are held in memory at this moment, of all requests together."""
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
-        self._app, self._limit = app, max_body_bytes
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+
+    def take(self, size: int) -> bool:
+        """Count ``size`` more bytes; False, and nothing counted, where that would be too many."""
+        if self.held + size > self.limit:
+            return False
+        self.held += size
+        return True
+
+    def give(self, size: int) -> None:
+        """``size`` bytes are held no more."""
+        self.held -= size
+
+
+class Gate:
+    """Wraps the application. Uploads go to the store as they come and have their limits there, so they pass
+    uncounted; every other body is held in memory, which is bounded for one body and for all together.
+    """
+
+    def __init__(self, app: ASGIApp, config: ApiConfig) -> None:
+        self._app, self._limit = app, config.max_body_bytes
+        self._memory = Memory(max(config.body_memory_bytes, config.max_body_bytes))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         config: ApiConfig = scope["app"].state.api_config
-        upload = scope["method"] == "PUT" and _UPLOAD.match(scope["path"])
-        exchange = _Exchange(scope, receive, send, None if upload else self._limit, config.body_timeout_s)
+        exchange = _Exchange(scope, receive, send, config, None if _is_upload(scope) else self._memory)
         logs.bind(request_id=exchange.request_id)
         began = time.perf_counter()
         try:
             await self._serve(scope, exchange, config)
         finally:
+            exchange.end()
             took = round((time.perf_counter() - began) * 1000, 2)
             status = exchange.status or (_CLIENT_LEFT if exchange.left else 0)
             log.info("request", method=scope["method"], path=scope["path"][:200], status=status, ms=took)
@@ -61,7 +87,7 @@ class Gate:
             if not auth.is_open(scope["path"]):
                 scope[auth.TENANT_KEY] = auth.authenticate(config, request.headers)
             await self._app(scope, exchange.receive, exchange.send)
-        except Unauthorized as error:
+        except FolioboxError as error:
             response = answer(request, error)
         except ClientDisconnect:
             log.info("the client left before the end of its body")
@@ -76,8 +102,11 @@ class Gate:
 class _Exchange:
     """One request and its response on their way through."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int | None, timeout_s: float) -> None:
-        self._scope, self._receive, self._send, self._limit, self._timeout_s = scope, receive, send, limit, timeout_s
+    def __init__(self, scope: Scope, receive: Receive, send: Send, config: ApiConfig, memory: Memory | None) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._config, self._memory = config, memory
+        self._began = time.monotonic()
+        self._counted = 0
         self.status = 0
         self.left = False
         self.verdict: Response | None = None  # an answer that replaces the application's
@@ -92,30 +121,65 @@ class _Exchange:
         scope["foliobox.request_id"] = self.request_id
 
     async def receive(self) -> Message:
-        """The next piece of the body. Raises TooLarge when there is more than may be, Stalled when none comes."""
+        """The next piece of the body. Raises TooLarge or QueueFull when there is more than may be held, Stalled
+        when it comes too slowly.
+        """
         message = await self._next()
         if message["type"] == "http.disconnect":
             self.left = self.left or (self._unread and not self.status)
             return message
-        self._seen += len(message.get("body", b""))
+        size = len(message.get("body", b""))
+        self._seen += size
         self._unread = self._unread and bool(message.get("more_body", False))
-        if self._limit is not None and self._seen > self._limit:
-            self._unread = True
-            detail = f"the body is larger than {self._limit} bytes"
-            self._decide(413, TooLarge.code, TooLarge.title, detail, limit=self._limit)
-            raise TooLarge(detail, limit=self._limit)
+        if self._memory is not None and not self.status:
+            self._count(size, self._memory)
         return message
 
+    def _count(self, size: int, memory: Memory) -> None:
+        limit = self._config.max_body_bytes
+        if self._seen > limit:
+            self._unread = True
+            raise self._refused(TooLarge(f"the body is larger than {limit} bytes ({MAX_BODY})", limit=limit))
+        if not memory.take(size):
+            self._unread = True
+            raise self._refused(
+                QueueFull(
+                    f"bodies of {memory.limit} bytes in all are being received ({BODY_MEMORY}); send it again later",
+                    limit=memory.limit,
+                    retry_after_ms=_RETRY_MS,
+                )
+            )
+        self._counted += size
+
+    def _refused(self, error: FolioboxError) -> FolioboxError:
+        self.verdict = answer(Request(self._scope), error)
+        return error
+
+    def end(self) -> None:
+        """The request is done: its body is held no more."""
+        if self._memory is not None:
+            self._memory.give(self._counted)
+            self._counted = 0
+
     async def _next(self) -> Message:
+        """A body may pause for the timeout, and must come at the lowest rate on the whole."""
         if not self._unread or self.status:
             return await self._receive()
+        timeout, rate = self._config.body_timeout_s, self._config.min_body_rate
+        behind = time.monotonic() - self._began - self._seen / rate
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(max(0.0, timeout - max(0.0, behind))):
                 return await self._receive()
         except TimeoutError:
             if self.status:  # an answer that needs no body is on its way
                 return await self._receive()
-        self._decide(408, "timeout", "Request timeout", f"nothing of the body came for {self._timeout_s:g} s")
+        self._decide(
+            408,
+            "timeout",
+            "Request timeout",
+            f"the body must not pause for {timeout:g} s ({BODY_TIMEOUT}), nor come more slowly than {rate} bytes/s "
+            f"({MIN_BODY_RATE}) on the whole",
+        )
         raise Stalled
 
     def _decide(self, status: int, code: str, title: str, detail: str, **fields: Any) -> None:
@@ -143,3 +207,10 @@ class _Exchange:
                 headers.append((b"connection", b"close"))
             message["headers"] = headers
         await self._send(message)
+
+
+def _is_upload(scope: Scope) -> bool:
+    pattern = _UPLOADS.get(scope["method"])
+    if pattern is None:
+        return False
+    return bool(pattern.match(scope["path"]) if scope["method"] == "PUT" else pattern.fullmatch(scope["path"]))

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Annotated
 
@@ -15,6 +17,7 @@ import typer
 import uvicorn
 import uvloop
 
+from runner.api import connections
 from runner.api.config import ApiConfig
 from runner.app import create_app
 from runner.errors import ConfigurationError
@@ -22,6 +25,22 @@ from runner.settings import Settings
 from runner.telemetry import logs
 
 _BACKLOG = 1024
+_OWN_FILES = 512  # of the store, of sandboxes and of the log, beside those of connections
+
+
+class Server(uvicorn.Server):
+    """A server that goes on answering while the runs that were begun come to their end."""
+
+    def __init__(self, config: uvicorn.Config, drain: Callable[[], Coroutine[None, None, None]]) -> None:
+        super().__init__(config)
+        self._drain = drain
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no new work, let runs end, then close. A second signal does not wait."""
+        draining = asyncio.ensure_future(self._drain())
+        while not draining.done() and not self.force_exit:
+            await asyncio.wait([draining], timeout=0.1)
+        await super().shutdown(sockets)
 
 
 def serve(
@@ -35,22 +54,27 @@ def serve(
     logs.configure(settings.log_level)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what matters of it is said below, in one line
     app = create_app(settings)
-    server = uvicorn.Server(
+    server = Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=connections.protocol(settings.connections),  # type: ignore[arg-type]  # it is only called
+            ws="none",
             lifespan="on",
             access_log=False,
             log_config=None,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=20,
-        )
+            timeout_graceful_shutdown=5,
+        ),
+        lambda: app.state.service.drain(),
     )
     # uvicorn raises what stopped it once more when it is done; a stop that was asked for is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    raise_open_files(settings.connections.max_connections)
     listener = listen(api)
+    connections.prepare(listener, settings.connections)
     logs.logger("serve").info("bound", address=f"http://{api.host}:{listener.getsockname()[1]}")
     # Sandboxes die with the thread that spawned them, so the loop runs in the main thread.
     with contextlib.suppress(SystemExit), asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
@@ -73,3 +97,18 @@ def listen(api: ApiConfig) -> socket.socket:
             "--port, or with SANDBOX_BIND"
         ) from error
     return sock
+
+
+def raise_open_files(max_connections: int) -> None:
+    """As many open files as this process may have: the usual soft limit of 1,024 is less than its connections
+    need. Sandboxes set a limit of their own. Raises ConfigurationError where even the hard limit is too low.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = max_connections + _OWN_FILES
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise ConfigurationError(
+            f"this process may open {hard} files, but {connections.MAX_CONNECTIONS}={max_connections} needs {needed}: "
+            "raise the limit (ulimit -Hn, LimitNOFILE of systemd) or allow fewer connections"
+        )
+    if soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else hard, hard))

@@ -22,9 +22,9 @@ from runner.api.middleware import Gate
 def application() -> FastAPI:
     """Routes that stand for the real ones."""
     app = FastAPI()
-    app.state.api_config = ApiConfig(key="right", body_timeout_s=0.1)
+    app.state.api_config = ApiConfig(key="right", body_timeout_s=0.1, max_body_bytes=1000, body_memory_bytes=1500)
     errors.install(app)
-    app.add_middleware(Gate, max_body_bytes=1000)
+    app.add_middleware(Gate, config=app.state.api_config)
 
     @app.get("/healthz")
     async def healthz() -> str:
@@ -62,6 +62,7 @@ class Call:
     path: str
     pieces: list[bytes | None] = field(default_factory=list)
     ends: bool = True
+    pause_s: float = 0
     key: str = "right"
     read: int = 0
     status: int = 0
@@ -70,6 +71,7 @@ class Call:
 
     async def receive(self) -> Message:
         self.read += 1
+        await asyncio.sleep(self.pause_s)
         if self.read <= len(self.pieces):
             piece = self.pieces[self.read - 1]
             if piece is None:
@@ -88,14 +90,14 @@ class Call:
         else:
             self.body += message.get("body", b"")
 
-    async def made(self) -> Call:
+    async def made(self, app: FastAPI | None = None) -> Call:
         headers = [(b"authorization", f"Bearer {self.key}".encode()), (b"content-type", b"application/json")]
         if self.pieces or not self.ends:
             headers.append((b"transfer-encoding", b"chunked"))
         scope = {"type": "http", "method": self.method, "path": self.path, "raw_path": self.path.encode()}
         scope |= {"query_string": b"", "headers": headers, "http_version": "1.1"}
         async with asyncio.timeout(5):
-            await application()(scope, self.receive, self.send)
+            await (app or application())(scope, self.receive, self.send)
         return self
 
     def problem(self) -> dict[str, Any]:
@@ -137,6 +139,27 @@ async def test_the_deadline_of_the_body_does_not_touch_a_long_answer() -> None:
 async def test_too_large_a_body_is_answered_413() -> None:
     call = await Call("POST", "/json", [b"{" * 999, b"{" * 2], ends=False).made()
     assert (call.status, call.problem()["code"], call.problem()["limit"]) == (413, "too_large", 1000)
+
+
+async def test_bodies_of_all_requests_together_are_bounded() -> None:
+    app = application()
+    first = Call("POST", "/json", [b"{" + b" " * 900], ends=False)
+    holding = asyncio.create_task(first.made(app))
+    while first.read < 2:
+        await asyncio.sleep(0)
+    call = await Call("POST", "/json", [b"{" + b" " * 700], ends=False).made(app)
+    assert (call.status, call.problem()["code"], call.problem()["limit"]) == (429, "queue_full", 1500)
+    assert call.headers["retry-after"] == "1"
+    await holding
+    assert (await Call("POST", "/json", [b"{" + b" " * 900 + b"}"]).made(app)).status == 200
+
+
+async def test_a_body_that_comes_too_slowly_on_the_whole_is_answered_408() -> None:
+    call = Call("POST", "/json", [b"{", *[b" "] * 100], pause_s=0.02, ends=False)
+    await call.made()
+    assert (call.status, call.problem()["code"]) == (408, "timeout")
+    assert "SANDBOX_MIN_BODY_RATE" in call.problem()["detail"]
+    assert call.read < 20
 
 
 async def test_a_fault_is_answered_with_the_id_and_logged_with_it() -> None:
