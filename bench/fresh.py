@@ -78,12 +78,13 @@ def _burst(lab: Lab, pool: int, rounds: int) -> Sample:
     for _ in range(rounds):
         service = lab.service(pool)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-            values += loop.run(_at_once(service.address))
+            values += loop.run(at_once(service.address, _AT_ONCE))
     return Sample(tuple(values), f"{rounds} times {_AT_ONCE}")
 
 
-async def _at_once(address: Address) -> list[float]:
-    clients = [await AsyncClient.connect(address) for _ in range(_AT_ONCE)]
+async def at_once(address: Address, count: int) -> list[float]:
+    """Milliseconds of the first cells of ``count`` new conversations, all sent at the same moment."""
+    clients = [await AsyncClient.connect(address) for _ in range(count)]
     ids = [new_id() for _ in clients]
 
     async def begin(client: AsyncClient, identifier: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench import floors, fresh, stop, warm
+from bench import floors, fresh, holding, stop, warm
 from bench.lab import Lab
 from bench.stats import Sample
 
@@ -34,5 +34,18 @@ MEASURES: dict[str, Callable[[Lab], Sample]] = {
         fresh.memory_own,
         fresh.new_10_default,
         fresh.new_10,
+        holding.write_100mib,
+        holding.put_100mib,
+        holding.put_100mib_memory,
+        holding.get_100mib,
+        holding.get_100mib_memory,
+        holding.throughput_durable,
+        holding.commit_1000,
+        holding.commit_19000,
+        holding.flood_memory,
+        holding.beside_quiet,
+        holding.beside_hostile,
+        holding.new_100,
+        holding.restart_1000,
     )
 }

@@ -35,6 +35,20 @@ def anonymous_kib(pid: int) -> int:
     return 0
 
 
+def forget_peak(pid: int) -> float:
+    """Begin a process's peak resident memory anew (proc(5), clear_refs); gives MiB resident now. Raises OSError."""
+    (_PROC / str(pid) / "clear_refs").write_text("5")
+    return peak_mib(pid)
+
+
+def peak_mib(pid: int) -> float:
+    """Most resident memory of a process since its start or ``forget_peak``, in MiB. Raises OSError."""
+    for line in (_PROC / str(pid) / "status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise LookupError("the kernel does not say VmHWM")
+
+
 def _processes() -> Iterator[tuple[int, int, int]]:
     """Start time, pid and parent of every process."""
     for place in _PROC.iterdir():

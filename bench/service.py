@@ -41,10 +41,15 @@ class Service:
             "SANDBOX_POOL_SIZE": str(pool),
             "SANDBOX_MAX_SESSIONS": str(max_live),
         }
+        self._env = env
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again with the same data after ``kill``. Raises ServiceFailed."""
         command = [sys.executable, "-m", "runner", "serve", "--host", "127.0.0.1", "--port", str(self.address.port)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, env=env, cwd=_REPOSITORY, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                command, env=self._env, cwd=_REPOSITORY, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
         try:
             self._await_start()
@@ -83,6 +88,11 @@ class Service:
                 self._process.wait(30)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+        self._process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
         self._process.wait()
 
     def _await_start(self) -> None:

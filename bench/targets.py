@@ -15,7 +15,8 @@ Verdict = Literal["ok", "over", "-"]
 class Row:
     """``limit`` bounds the ``statistic`` from above, or from below where ``at_least``.
 
-    ``against`` is the key of the row whose median this one's is divided by; with ``faster`` it must be below 1.
+    ``against`` is the key of the row whose median this one's is divided by; with ``faster`` it must be below 1,
+    with ``most_times`` the statistic may be at most so many times that row's.
     """
 
     key: str
@@ -26,10 +27,13 @@ class Row:
     at_least: bool = False
     against: str | None = None
     faster: bool = False
+    most_times: float | None = None
 
     @property
     def target(self) -> str:
         """The target in words."""
+        if self.most_times is not None:
+            return f"{self.statistic} ≤ {self.most_times:g} × {self.against}"
         if self.limit is None:
             return ""
         sign = "≥" if self.at_least else "≤"
@@ -41,14 +45,19 @@ class Row:
 
     def verdict(self, sample: Sample, other: Sample | None) -> Verdict:
         """``over`` when the target is missed; ``-`` for rows without one."""
+        value = self._value(sample)
+        if self.most_times is not None and other is not None:
+            return "ok" if value <= self.most_times * self._value(other) else "over"
         if self.limit is None:
             return "-"
-        value = sample.p50 if self.statistic == "p50" else sample.p95
         good = value >= self.limit if self.at_least else value <= self.limit
         ratio = self.ratio(sample, other)
         if self.faster and ratio is not None:
             good = good and ratio < 1
         return "ok" if good else "over"
+
+    def _value(self, sample: Sample) -> float:
+        return sample.p50 if self.statistic == "p50" else sample.p95
 
 
 ROWS = (
@@ -73,6 +82,19 @@ ROWS = (
     Row("first_pdf", "first cell: Chinese page with WeasyPrint, stored", 150, against="warm"),
     Row("memory", "idle conversation, by MemAvailable", 130, unit="MiB"),
     Row("memory_own", "idle conversation, anonymous memory of its processes", 130, unit="MiB"),
+    Row("write_100mib", "floor: write and sync 100 MiB"),
+    Row("put_100mib", "put a file of 100 MiB, durable", against="write_100mib"),
+    Row("put_100mib_memory", "… growth of the service's peak memory", 32, unit="MiB"),
+    Row("get_100mib", "get a file of 100 MiB, its hash checked", against="write_100mib"),
+    Row("get_100mib_memory", "… growth of the service's peak memory", 32, unit="MiB"),
+    Row("throughput_durable", "run that changes a file, 8 conversations at once", 400, unit="calls/s", at_least=True),
+    Row("commit_1000", "cell that makes 1,000 small files, durable", against="commit"),
+    Row("commit_19000", "cell that makes 19,000 small files, durable", against="commit"),
+    Row("flood_memory", "cell that prints 10 GiB: growth of the service's peak memory", 32, unit="MiB"),
+    Row("beside_quiet", "warm print(1), a quiet neighbour"),
+    Row("beside_hostile", "… a hostile neighbour", None, "p95", against="beside_quiet", most_times=2),
+    Row("restart_1000", "killed service until 1,000 conversations are listed", 3000, "p95"),
+    Row("new_100", "100 new conversations at once, default pool of 2", against="jupyter_cold"),
     Row("new_10_default", "10 new conversations at once, default pool of 2", against="jupyter_cold"),
     Row("new_10", "10 new conversations at once, SANDBOX_POOL_SIZE=12", 50, "p95", against="jupyter_cold"),
 )

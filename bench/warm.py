@@ -107,6 +107,11 @@ def throughput(lab: Lab) -> Sample:
 
     The client is one event loop in one process; it shares the machine with the service.
     """
+    return rounds_of(lab, PRINT)
+
+
+def rounds_of(lab: Lab, code: str) -> Sample:
+    """Calls a second that run ``code`` in eight conversations at once, a value a round."""
     service = lab.service()
     with service.client() as client:
         chats = [Chat(client) for _ in range(_CONVERSATIONS)]
@@ -117,16 +122,16 @@ def throughput(lab: Lab) -> Sample:
             ids = [chat.id for chat in chats]
             rounds, calls = lab.count(5, 2), lab.count(60, 20)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-                values = loop.run(_rounds(service.address, ids, rounds, calls))
+                values = loop.run(_rounds(service.address, ids, code, rounds, calls))
         finally:
             for chat in chats:
                 chat.purge()
     return Sample(tuple(values), f"rounds of {_CONVERSATIONS} × {calls} calls")
 
 
-async def _rounds(address: Address, ids: list[str], rounds: int, calls: int) -> list[float]:
+async def _rounds(address: Address, ids: list[str], code: str, rounds: int, calls: int) -> list[float]:
     clients = [await AsyncClient.connect(address) for _ in ids]
-    body = cell(PRINT)
+    body = cell(code)
 
     async def talk(client: AsyncClient, identifier: str) -> None:
         path = execute_path(identifier)

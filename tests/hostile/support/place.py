@@ -6,8 +6,10 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
+
 from tests.hostile.support import outside
-from tests.support.runner import Chat, Runner
+from tests.support.runner import Chat, Runner, quote
 
 
 @dataclass
@@ -26,6 +28,21 @@ class Place:
         """Execute a cell that must be ``ok``; gives what it printed."""
         text: str = self.chat.ok(code, **fields)["stdout"]
         return text
+
+    def raw(self, method: str, path: str) -> httpx.Response:
+        """A request for a file, its path sent as it stands."""
+        target = f"/v1/conversations/{self.chat.id}/files/{path}"
+        url = httpx.URL(self.runner.url).copy_with(raw_path=target.encode())
+        return self.chat.http.request(method, url, content=b"x" if method == "PUT" else None)
+
+    def http_delete(self, path: str) -> int:
+        """Status of the deletion of a file."""
+        return self.raw("DELETE", quote(path)).status_code
+
+    def listing(self) -> list[dict[str, Any]]:
+        """All files as listed."""
+        found: list[dict[str, Any]] = self.chat.http.get(f"/v1/conversations/{self.chat.id}/files").json()["files"]
+        return found
 
     def processes(self) -> list[int]:
         """Host pids of everything in the sandbox, bwrap's outer process not among them; PID 1 comes first.

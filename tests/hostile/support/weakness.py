@@ -47,6 +47,17 @@ def dumpable(plan: Plan, _: str) -> Plan:
     return replace(plan, bundle=len(sources).to_bytes(4, "big") + sources)
 
 
+def _agent(old: str, new: str) -> Weakening:
+    """The agent with one expression of its source replaced."""
+
+    def weaken(plan: Plan, _: str) -> Plan:
+        sources = plan.bundle[4:].replace(old.encode(), new.encode())
+        assert sources != plan.bundle[4:], f"the agent has no {old!r} any more"
+        return replace(plan, bundle=len(sources).to_bytes(4, "big") + sources)
+
+    return weaken
+
+
 def inherited_environment(plan: Plan, _: str) -> Plan:
     """The runner's environment all the way in."""
     return replace(plan, options=without(plan.options, "--clearenv"), environment=dict(os.environ))
@@ -117,6 +128,15 @@ WEAKNESSES: dict[str, Weakening] = {
     "host_folder": _add("--bind", "FOLDER", "/mnt"),
     "host_folder_as_tmp": _add("--bind", "FOLDER", "/tmp"),
     "site_of_home": site_of_home,
+    "interpreter_runs_on": _agent(
+        "return info.si_code == os.CLD_STOPPED", "os.kill(pid, signal.SIGCONT); return info.si_code > 0"
+    ),
+    "follows_links": _agent("entry.stat(follow_symlinks=False)", "entry.stat()"),
+    "opens_links": _agent("| os.O_NOFOLLOW | os.O_NOCTTY", ""),
+    "writes_through_links": _agent(
+        "os.replace(part, target)", "__import__('shutil').copyfile(part, target); os.unlink(part)"
+    ),
+    "reports_everything": _agent("if stat.S_ISREG(info.st_mode):", "if not stat.S_ISDIR(info.st_mode):"),
 }
 
 

@@ -49,3 +49,10 @@ def test_targets_read_as_words() -> None:
     assert Row("a", "A", 3, against="b", faster=True).target == "p50 ≤ 3, < b"
     assert Row("a", "A", 400, at_least=True).target == "p50 ≥ 400"
     assert Row("a", "A").target == ""
+
+
+def test_a_row_may_be_at_most_so_many_times_another() -> None:
+    row = Row("a", "A", None, "p95", against="b", most_times=2)
+    assert row.target == "p95 ≤ 2 × b"
+    assert row.verdict(Sample((4.0,)), Sample((2.0,))) == "ok"
+    assert row.verdict(Sample((1.0, 1.0, 90.0)), Sample((2.0,))) == "over"
