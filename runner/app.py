@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -9,18 +10,26 @@ from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from runner import __version__
-from runner.api import errors, health
+from runner.api import errors, health, metrics, problems
 from runner.api.auth import SCHEME
+from runner.api.keyring import Keyring
+from runner.api.links import open_signer
 from runner.api.middleware import Gate
-from runner.api.v1 import conversations, executions, files
+from runner.api.v1 import links
+from runner.api.v1.routers import ROUTERS
 from runner.backends import registry
 from runner.backends.base import Backend, BackendReport
 from runner.conversations.pool import start_sandbox
 from runner.conversations.service import ConversationService
 from runner.errors import ConfigurationError, FolioboxError
 from runner.interpreter.client import SandboxClient
+from runner.limits.host import HostReader
+from runner.limits.pressure import Pressure
 from runner.settings import Settings
+from runner.telemetry import loop_lag
 from runner.telemetry.logs import logger
+from runner.workspace.collect import Collector
+from runner.workspace.owners import Owners, new_runner_id
 from runner.workspace.registry import open_store
 from runner.workspace.workspaces import Workspaces
 
@@ -35,11 +44,13 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             try:
-                app.state.service = await _start(settings, stack)
+                app.state.service = await _start(settings, app.state.keyring, stack)
+                app.state.link_signer = open_signer(settings.api.link_secret, settings.workspace.data_dir)
             except FolioboxError as error:
                 app.state.start_error = error  # told in one line by whoever started the server
                 raise
-            yield
+            with loop_lag.watched(asyncio.get_running_loop()):
+                yield
 
     app = FastAPIOffline(  # its /docs needs nothing from the network
         redoc_url=None,
@@ -50,25 +61,38 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.start_error = None
     app.state.api_config = settings.api
+    app.state.keyring = Keyring(settings.api)
     app.state.egress_network = settings.egress_network
+    app.state.data_dir = settings.workspace.data_dir
     app.include_router(health.router)
-    for router in (conversations.router, executions.router, files.router):
+    app.include_router(links.open_router)
+    for router in (*ROUTERS, metrics.router):
         app.include_router(router, dependencies=[Depends(SCHEME)])
     errors.install(app)
-    app.add_middleware(Gate, max_body_bytes=settings.api.max_body_bytes)
+    problems.describe(app)
+    app.add_middleware(Gate, config=settings.api)
     return app
 
 
-async def _start(settings: Settings, stack: AsyncExitStack) -> ConversationService:
+async def _start(settings: Settings, keyring: Keyring, stack: AsyncExitStack) -> ConversationService:
     """Open the store, choose the backend and start the service; ``stack`` undoes it in reverse."""
     store = await open_store(settings.workspace)
     stack.push_async_callback(store.close)
     backend, report = await choose_backend(settings)
     check_exposure(settings, report)
     workspaces = Workspaces(store, settings.workspace)
-    service = ConversationService(backend, report, workspaces, settings.conversations, settings.limits)
+    owners = Owners(store, new_runner_id())
+    await owners.start(exclusive=True)  # the local store's lock lets one runner in at a time
+    stack.push_async_callback(owners.close)
+    pressure = Pressure(settings.limits.floors, HostReader(settings.workspace.data_dir))
+    service = ConversationService(
+        backend, report, workspaces, owners, settings.conversations, settings.limits, pressure, keyring.tenant_limit
+    )
     stack.push_async_callback(service.close)
     await service.start()
+    collector = Collector(store, settings.workspace)
+    stack.push_async_callback(collector.close)
+    collector.start()
     log.info("ready", backend=report.name, image=report.image, available=report.available)
     return service
 

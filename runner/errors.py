@@ -21,6 +21,7 @@
     │   ├── QueueFull              queue_full
     │   ├── RateLimited            rate_limited
     │   ├── CapacityReached        capacity_reached
+    │   ├── EventsDropped          events_dropped
     │   └── QuotaExceeded          quota_exceeded
     └── ServiceError               neither the request nor a limit: something here broke
         ├── BackendUnavailable     backend_unavailable
@@ -196,6 +197,13 @@ class CapacityReached(LimitReached):
 
     code = "capacity_reached"
     title = "All sandboxes are busy"
+
+
+class EventsDropped(LimitReached):
+    """A listener asked for events of a run that are not kept any more."""
+
+    code = "events_dropped"
+    title = "Events are gone"
 
 
 class QuotaExceeded(LimitReached):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+PAGE_BYTES = 4096
 Language = Literal["python", "bash"]
 ChangeKind = Literal["created", "modified", "deleted"]
 
@@ -40,9 +41,17 @@ class SandboxLimits:
     pids: int = 256
     nofile: int = 1024
     workspace_bytes: int = 512 << 20
+    workspace_files: int = 20_000
     tmp_bytes: int = 256 << 20
     home_bytes: int = 64 << 20
     shm_bytes: int = 64 << 20
+
+    @property
+    def rounding_bytes(self) -> int:
+        """What files that end within a page take beyond their size, in the folder that holds them in memory; and
+        room for the one that is being replaced.
+        """
+        return self.workspace_files * PAGE_BYTES + (1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,31 @@ class SandboxSpec:
 
     sandbox_id: str
     limits: SandboxLimits
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What one run may give back; None where the next wider limits decide.
+
+    ``output_bytes`` of each stream are shown in the result; a run may store at most ``artifacts`` new and
+    changed files, each of at most ``artifact_bytes``.
+    """
+
+    output_bytes: int | None = None
+    artifacts: int | None = None
+    artifact_bytes: int | None = None
+
+    def within(self, wider: RunLimits) -> RunLimits:
+        """These limits, none of them above ``wider``."""
+        return RunLimits(
+            _lower(self.output_bytes, wider.output_bytes),
+            _lower(self.artifacts, wider.artifacts),
+            _lower(self.artifact_bytes, wider.artifact_bytes),
+        )
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +97,7 @@ class RunRequest:
     fresh: bool = False
     stdin: bytes | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    limits: RunLimits = RunLimits()
 
 
 @dataclass(frozen=True, slots=True)

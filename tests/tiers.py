@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NEEDS_ROOT = "needs root"
-BUDGETS_S = {"unit": 60, "contract": 60, "integration": 180, "e2e": 240, "hostile": 240}
+BUDGETS_S = {"unit": 60, "contract": 60, "integration": 180, "e2e": 240, "hostile": 240, "durability": 120}
 
 
 @dataclass

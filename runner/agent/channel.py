@@ -136,11 +136,14 @@ class Channel:
         data: dict[str, Any] = {}
         binary: dict[str, bytes] = {}
         texts: dict[str, bytes] = {}
+        room = MAX_ITEM
         for mime, value in bundle.items():
             mime = str(mime)[:200]
             size = len(value) if isinstance(value, (str, bytes)) else 0
-            if size > MAX_ITEM:
-                data["text/plain"] = f"<{mime} of {size} bytes: too large to show, the limit is {MAX_ITEM}>"
+            room -= size
+            if room < 0:
+                room += size
+                data["text/plain"] = f"<{mime} of {size} bytes: too large to show, the limit is {MAX_ITEM} in all>"
             elif isinstance(value, bytes):
                 binary[mime] = value
             elif isinstance(value, str) and size > LONG_TEXT:

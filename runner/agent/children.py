@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from . import system
 from .loader import LOADER
-from .protocol import MAX_MESSAGE, Json, ProtocolViolation, pack_message, unpack_message
+from .protocol import MAX_REPORT, Json, ProtocolViolation, pack_message, unpack_message
 from .spawn import spawn
 
 RUN_NUMBER = struct.Struct("!Q")
@@ -118,7 +118,7 @@ class Interpreter:
         out = []
         while len(self.buffer) >= 4:
             size = int.from_bytes(self.buffer[:4], "big")
-            if size > MAX_MESSAGE:
+            if size > MAX_REPORT:
                 raise ProtocolViolation("interpreter message too large")
             if len(self.buffer) < 4 + size:
                 break

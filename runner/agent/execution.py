@@ -12,9 +12,10 @@ from .children import Interpreter, Reaper, Shell, exit_facts
 from .interpreters import Interpreters, mapped_inodes, stop
 from .link import Link, Refused
 from .loop import Loop
+from .outputs import Stream
 from .protocol import MAX_NESTING, Json, too_deep
 from .report import split
-from .runs import Run, Stream
+from .runs import Run
 from .tree import Tree
 from .writes import WriteWatch
 
@@ -191,7 +192,7 @@ class Execution:
 
     def _give_up(self, run: Run) -> None:
         if run.began is None:
-            self._finish(run, {"failure": "the interpreter did not start"})
+            self._finish(run, {"failure": "the interpreter did not start", "unusable": True})
 
     def _stop(self, run: Run, reason: str, kill_after_s: float) -> None:
         """SIGINT now and after 1 s, SIGKILL at last; the first reason is the one that is told."""
@@ -210,7 +211,7 @@ class Execution:
     def _signal(self, run: Run) -> None:
         """SIGINT for the run's process group, stopped or not; an interpreter obeys only if the run is its own."""
         process = run.process
-        if not run.done and process is not None and process.pid and not process.dead:
+        if not run.done and not run.killed and process is not None and process.pid and not process.dead:
             if run.interpreter is not None:
                 run.interpreter.aim(run.number)
             for number in (signal.SIGINT, signal.SIGCONT):
@@ -218,9 +219,12 @@ class Execution:
                     os.killpg(process.pid, number)
 
     def _kill(self, run: Run) -> None:
-        """The run did not obey."""
+        """The run did not obey. What it has started stands still meanwhile: dying takes processor time, too."""
         process = run.process
         if not run.done and process is not None and process.pid and not process.dead:
+            run.killed = True
+            system.stop_all()
+            self._interpreters.wake()
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process.pid, signal.SIGKILL)
 
@@ -246,7 +250,7 @@ class Execution:
             if mine and run is not None:
                 run.drain()
                 names = ("kind", "data", "binary", "texts", "metadata", "display_id")
-                run.emit("display", {name: body[name] for name in names}, tuple(attachments))
+                run.show({name: body[name] for name in names}, tuple(attachments))
             interpreter.took_display()
         elif body["op"] == "done" and mine and run is not None:
             facts = {name: body.get(name) for name in ("status", "exit_code", "error")}
@@ -284,7 +288,7 @@ class Execution:
             return
         if self._interpreters.hopeless:
             run.interpreter = None
-            self._finish(run, {"failure": "interpreters cannot be started: the template keeps dying"})
+            self._finish(run, {"failure": "interpreters cannot be started", "unusable": True})
         else:
             run.interpreter = self._interpreters.fork() if run.fresh else self._interpreters.keep_one()
 
@@ -305,7 +309,7 @@ class Execution:
         run.drain()
         stopped, survivors = self._quiet()
         run.drain()
-        counts = run.flush_streams()
+        outputs = run.finish_outputs()
         if run.shell is not None:
             run.shell.close()
         elif run.interpreter is not None and (run.interpreter.dead or run.fresh):
@@ -322,7 +326,7 @@ class Execution:
             "duration_ms": duration,
             "interpreter": "lost" if lost else "kept",
             "survivors": survivors,
-            "streams": counts,
+            **outputs,
             "changes": report,
         })  # fmt: skip
         self._interpreters.revive()
@@ -350,6 +354,8 @@ class Execution:
             self._interpreters.ignore(kept)
             stopped = stop(kept, _STOP_S)
         killed, survivors = system.kill_all(keep, self._reaper.reap, KILL_LIMIT_S)
+        if killed:
+            self._interpreters.wake()
         if kept is not None and kept.ready and not kept.dead and (killed or not stopped):
             # A process that was just killed may have sent it SIGCONT all the time, or after it was stopped.
             stopped = stop(kept)

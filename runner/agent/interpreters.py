@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import time
 from collections.abc import Iterator
 from typing import Protocol
@@ -176,6 +177,13 @@ class Interpreters:
                 keep.update(system.children(template.pid))
         return keep
 
+    def wake(self) -> None:
+        """Let what belongs here go on after all were stopped; an interpreter that waits for cells stays stopped."""
+        kept = self.kept
+        for pid in self.pids() - {kept.pid if kept is not None and kept.ready else 0}:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGCONT)
+
     # -- what happens ----------------------------------------------------------------------------------------
 
     def _start_template(self) -> Template:
@@ -211,6 +219,11 @@ class Interpreters:
             self._reaper.watch(interpreter.pid, lambda status: self._on_death(interpreter, status))
             self._reaper.expecting = template.busy
             self.listen(interpreter)
+        elif interpreter is not None:  # there was no room for it: user code holds all processes that may be
+            self._reaper.expecting = template.busy
+            self._failures += 1
+            self._stillborn(interpreter)
+            self.revive()
         else:
             self._kill_template(template)
 
@@ -229,12 +242,15 @@ class Interpreters:
         unborn = list(template.unborn)
         template.unborn.clear()
         for interpreter in unborn:
-            interpreter.dead = True
-            interpreter.close()
-            if interpreter is self.kept:
-                self.kept = None
-            self.owner.on_stillborn(interpreter)
+            self._stillborn(interpreter)
         self.revive()
+
+    def _stillborn(self, interpreter: Interpreter) -> None:
+        interpreter.dead = True
+        interpreter.close()
+        if interpreter is self.kept:
+            self.kept = None
+        self.owner.on_stillborn(interpreter)
 
     def _on_death(self, interpreter: Interpreter, status: int) -> None:
         interpreter.dead = True

@@ -25,6 +25,7 @@ HEADER = struct.Struct("!4sIIBII")
 MAX_PAYLOAD = 1 << 16
 CREDIT_WINDOW = 1 << 20
 MAX_MESSAGE = 48 << 20
+MAX_REPORT = 20 << 20  # of what an interpreter says, and the agent tells the host
 MAX_JSON = 4 << 20
 MAX_NESTING = 64  # levels of a value that is shown
 CONTROL = 0
@@ -125,7 +126,7 @@ def pack_message(body: Json, attachments: tuple[bytes, ...] = ()) -> bytes:
     return b"".join((len(text).to_bytes(4, "big"), text, *attachments))
 
 
-def unpack_message(data: bytes) -> tuple[Json, list[bytes]]:
+def unpack_message(data: bytes | bytearray) -> tuple[Json, list[bytes]]:
     """Decode a message; ``ProtocolViolation`` when its lengths or its JSON are wrong."""
     size = int.from_bytes(data[:4], "big")
     if len(data) < 4 or size > len(data) - 4:
@@ -133,7 +134,7 @@ def unpack_message(data: bytes) -> tuple[Json, list[bytes]]:
     if size > MAX_JSON:
         raise ProtocolViolation("message with too much JSON")
     try:
-        body = _loads(data[4 : 4 + size])
+        body = _loads(bytes(data[4 : 4 + size]))
     except (ValueError, RecursionError) as error:
         raise ProtocolViolation(f"message is not JSON: {type(error).__name__}") from None
     if not isinstance(body, dict):
@@ -143,9 +144,10 @@ def unpack_message(data: bytes) -> tuple[Json, list[bytes]]:
     if not valid or sum(sizes) != len(data) - 4 - size:
         raise ProtocolViolation("attachment lengths do not add up")
     attachments, at = [], 4 + size
-    for length in sizes:
-        attachments.append(data[at : at + length])
-        at += length
+    with memoryview(data) as view:
+        for length in sizes:
+            attachments.append(bytes(view[at : at + length]))
+            at += length
     return body, attachments
 
 
@@ -189,7 +191,7 @@ class Assembler:
         parts += frame.payload
         if frame.kind == PART:
             return None
-        return unpack_message(bytes(self._parts.pop(key)))
+        return unpack_message(self._parts.pop(key))
 
     def drop(self, epoch: int, channel: int) -> None:
         """Forget the parts of a message whose channel was closed."""
@@ -341,7 +343,7 @@ class Outbox:
 
 # --- what both ends say -----------------------------------------------------------------------------------
 
-# host -> agent:  hello, ping, mark, put, upload, remove, clear, get, run, interrupt, reset, ack, resume
+# host -> agent:  hello, ping, mark, put, upload, remove, clear, get, get_many, run, interrupt, reset, ack, resume
 # agent -> host:  welcome, ready, reply, violation; on a run's channel: events, numbered by ``seq``
 MAX_PATH_BYTES = 1024
 MAX_LEVELS = 64
@@ -349,4 +351,7 @@ MAX_ENTRIES = 20_000
 STREAM_KEEP = 16 << 20
 TAIL_KEEP = 1 << 16
 EVENT_TEXT = 32 << 10
+DISPLAYS_KEEP = 256  # what is shown beyond these, or beyond so many bytes, is counted only
+DISPLAY_BYTES = 64 << 20
+UPDATES_KEEP = 1000  # later updates of what is shown replace each other until the run ends
 LONG_TEXT = 64 << 10  # longer texts of a display travel as attachments

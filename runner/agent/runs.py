@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import time
 from collections import deque
 from typing import NamedTuple
 
 from .children import Interpreter, Shell
-from .protocol import CREDIT_WINDOW, EVENT_TEXT, STREAM_KEEP, TAIL_KEEP, Json, Outbox, pack_message
+from .outputs import Displays, Stream
+from .protocol import CREDIT_WINDOW, EVENT_TEXT, Json, Outbox, pack_message
 
 BACKLOG = 1 << 18
 
@@ -19,36 +19,6 @@ class _Sent(NamedTuple):
     size: int
     body: Json
     attachments: tuple[bytes, ...]
-
-
-class Stream:
-    """Output of a run: the first 16 MiB are forwarded, of the rest only the count and the last 64 KiB stay."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.total = 0
-        self.forwarded = 0
-        self.tail = bytearray()
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def take(self, data: bytes) -> str:
-        """Text to forward for ``data``; empty once the cap is reached."""
-        self.total += len(data)
-        keep = data[: max(0, STREAM_KEEP - self.forwarded)]
-        self.forwarded += len(keep)
-        rest = data[len(keep) :]
-        if rest:
-            self.tail += rest
-            del self.tail[: max(0, len(self.tail) - TAIL_KEEP)]
-        return self._decoder.decode(keep)
-
-    def finish(self) -> tuple[str, Json]:
-        """Text still held back by the decoder, and the final counts."""
-        return self._decoder.decode(b"", True), {
-            "total": self.total,
-            "forwarded": self.forwarded,
-            "tail": bytes(self.tail).decode("utf-8", "replace"),
-        }
 
 
 class Run:
@@ -69,9 +39,11 @@ class Run:
         self.env: dict[str, str] = body.get("env") or {}
         self.interpreter: Interpreter | None = None
         self.shell: Shell | None = None
+        self.displays = Displays()
         self.streams = {"stdout": Stream("stdout"), "stderr": Stream("stderr")}
         self.began: float | None = None
         self.stopped_by: str | None = None
+        self.killed = False
         self.facts: Json = {}
         self.done = False
         self.closed = False
@@ -104,6 +76,22 @@ class Run:
             size = self._outbox.message(self.channel, event, attachments)
         self._unacked.append(_Sent(self.seq, size, event, attachments))
         self._unacked_size += size
+
+    def show(self, body: Json, attachments: tuple[bytes, ...]) -> None:
+        """Send a display, as far as the run may show more."""
+        if self.displays.take(body, attachments):
+            self.emit("display", body, attachments)
+
+    def finish_outputs(self) -> Json:
+        """Send what was held back; gives the final counts of the streams, and of displays left out."""
+        for body, attachments in self.displays.held():
+            self.emit("display", body, attachments)
+        counts: Json = {}
+        for stream in self.streams.values():
+            text, counts[stream.name] = stream.finish()
+            if text:
+                self.emit(stream.name, {"text": text})
+        return {"streams": counts, "displays_dropped": self.displays.dropped}
 
     def detach(self) -> None:
         """A new host attached: keep events for it, and send none before it asks, on a channel it does not know."""
@@ -157,12 +145,3 @@ class Run:
     def elapsed_ms(self) -> int:
         """Milliseconds since the cell began."""
         return 0 if self.began is None else int((time.monotonic() - self.began) * 1000)
-
-    def flush_streams(self) -> Json:
-        """Send what the decoders still hold; gives the final counts of both streams."""
-        counts: Json = {}
-        for stream in self.streams.values():
-            text, counts[stream.name] = stream.finish()
-            if text:
-                self.emit(stream.name, {"text": text})
-        return counts

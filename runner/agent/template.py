@@ -52,14 +52,19 @@ def _preload() -> dict[str, str]:
 
 
 def _fork_interpreter(sock: socket.socket, fds: list[int], shell: Any) -> None:
+    """Pid 0 is told when the sandbox has no room for a process now: the imports are worth more than one try."""
     read, write = os.pipe()
-    middle = os.fork()
+    pid = b""
+    try:
+        middle = os.fork()
+    except OSError:
+        middle = -1
     if middle:
         os.close(write)
-        pid = os.read(read, 32)
-        os.close(read)
-        os.waitpid(middle, 0)
-        for fd in fds:
+        if middle > 0:
+            pid = os.read(read, 32)
+            os.waitpid(middle, 0)
+        for fd in (read, *fds):
             os.close(fd)
         sock.send(json.dumps({"pid": int(pid or b"0")}).encode())
         return
@@ -89,6 +94,7 @@ def main(_: bytes, arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     system.set_dumpable(False)
     system.prefer_as_oom_victim(300)
+    system.yield_to_agent()
     sys.argv = [""]
     for name in ("MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_"):
         os.environ.pop(name, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 from collections.abc import Callable, Collection
@@ -37,9 +38,9 @@ class Scan:
         self.truncated = False
 
     @property
-    def full(self) -> bool:
-        """Whether there are more entries than are looked at."""
-        return len(self.files) + len(self.links) + len(self.folders) >= MAX_ENTRIES
+    def room(self) -> int:
+        """How many more entries are looked at."""
+        return max(0, MAX_ENTRIES - len(self.files) - len(self.links) - len(self.folders))
 
     def skip(self, path: str, reason: str) -> None:
         """Note something that cannot be kept; names are shown with escapes."""
@@ -177,6 +178,16 @@ class Tree:
             raise OSError("not a regular file")
         return info.st_size, reader
 
+    def content(self, path: str, limit: int) -> bytes:
+        """At most ``limit`` bytes of a small file; OSError unless it is a regular one."""
+        size, read = self.reader(path, limit)
+        parts = []
+        left = min(size, limit)
+        while left:
+            parts.append(read(left))
+            left -= len(parts[-1])
+        return b"".join(parts)
+
     def _open_forbidden(self, place: str, path: str) -> int:
         """Open a file whose mode forbids its owner to read it, and leave the mode as it was."""
         info = os.lstat(place)
@@ -243,10 +254,8 @@ class Tree:
 
     def _walk(self, folder: str, prefix: str, level: int, found: Scan) -> None:
         """Note what lies in ``folder``; its entries have ``level`` segments in their paths."""
-        try:
-            listing = _listing(folder)
-        except OSError:
-            found.skip(prefix, "folder cannot be read")
+        listing = self._listed(folder, prefix, found)
+        if listing is None:
             return
         if not listing and prefix and prefix[:-1] not in STANDARD:
             found.empty.append(prefix[:-1])
@@ -255,7 +264,7 @@ class Tree:
             return
         files, plain = found.files, prefix.isascii()
         for entry in listing:
-            if found.full:
+            if not found.room:
                 found.truncated = True
                 return
             name = entry.name
@@ -277,6 +286,17 @@ class Tree:
                 _note_link(entry, path, found)
             else:
                 found.skip(path, "neither a file, a folder nor a link")
+
+    def _listed(self, folder: str, prefix: str, found: Scan) -> list[os.DirEntry[str]] | None:
+        """As many entries of a folder as there is room for; None when it cannot be read. Notes either."""
+        try:
+            listing = _listing(folder, found.room + 1)
+        except OSError:
+            found.skip(prefix, "folder cannot be read")
+            return None
+        if len(listing) > found.room:
+            found.truncated = True
+        return listing
 
     def _parents(self, path: str) -> str:
         """Absolute place of ``path`` with its parent folders made; a link or file in the way is removed."""
@@ -311,18 +331,21 @@ def _is_folder(place: str) -> bool:
         return False
 
 
-def _listing(folder: str) -> list[os.DirEntry[str]]:
-    """Entries of a folder; one that its owner may not read is opened up, so that its files are not taken for gone."""
+def _listing(folder: str, at_most: int) -> list[os.DirEntry[str]]:
+    """Entries of a folder: all of a million would not find room in memory.
+
+    A folder that its owner may not read is opened up, so that its files are not taken for gone.
+    """
     try:
         with os.scandir(folder) as entries:
-            listing = list(entries)
+            listing = list(itertools.islice(entries, at_most))
         if listing and not os.access(folder, os.X_OK):
             raise PermissionError
         return listing
     except PermissionError:
         os.chmod(folder, 0o700)
         with os.scandir(folder) as entries:
-            return list(entries)
+            return list(itertools.islice(entries, at_most))
 
 
 def _remove_folder(place: str) -> None:

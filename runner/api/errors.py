@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from math import ceil
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from runner import errors
 from runner.api.encoding import Json
+from runner.telemetry import metrics
 from runner.telemetry.logs import logger
 
 STATUS: dict[type[errors.FolioboxError], int] = {
@@ -37,6 +40,7 @@ STATUS: dict[type[errors.FolioboxError], int] = {
     errors.QueueFull: 429,
     errors.RateLimited: 429,
     errors.CapacityReached: 429,
+    errors.EventsDropped: 410,
     errors.HostPressure: 503,
     errors.QuotaExceeded: 413,
     errors.ServiceError: 500,
@@ -48,6 +52,7 @@ STATUS: dict[type[errors.FolioboxError], int] = {
     errors.StoreFull: 507,
     errors.ConfigurationError: 500,
 }
+_METHODS = ("GET", "HEAD", "PUT", "POST", "PATCH", "DELETE")
 log = logger("api")
 
 
@@ -58,6 +63,7 @@ def status_of(error: errors.FolioboxError) -> int:
 
 def problem(request: Request, status: int, code: str, title: str, detail: str, **fields: Any) -> Response:
     """A problem document."""
+    metrics.error(code)
     body = {
         "type": f"urn:foliobox:error:{code}",
         "title": title,
@@ -69,7 +75,9 @@ def problem(request: Request, status: int, code: str, title: str, detail: str, *
     }
     headers = {}
     if "retry_after_ms" in fields:
-        headers["Retry-After"] = str(max(1, round(fields["retry_after_ms"] / 1000)))
+        headers["Retry-After"] = str(max(1, ceil(fields["retry_after_ms"] / 1000)))
+    if status == 416 and "size" in fields:
+        headers["Content-Range"] = f"bytes */{fields['size']}"
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return Json(body, status, headers, media_type="application/problem+json")
@@ -123,10 +131,26 @@ async def _validation(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
-    codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_arguments"}
+    if error.status_code == 405:
+        return _wrong_method(request)
+    codes = {404: "not_found", 400: "invalid_arguments"}
     code = codes.get(error.status_code, "http_error")
     detail = "there is nothing at this address: see /docs" if error.status_code == 404 else str(error.detail)
     return problem(request, error.status_code, code, phrase, detail)
+
+
+def _wrong_method(request: Request) -> Response:
+    """Of the router, which knows only the methods of the first route that fits; here those of all."""
+    allowed = [method for method in _METHODS if _serves(request, method)]
+    detail = f"{request.method} is not served at this address, only {', '.join(allowed)}: see /docs"
+    response = problem(request, 405, "method_not_allowed", "Method not allowed", detail, allowed=allowed)
+    response.headers["Allow"] = ", ".join(allowed)
+    return response
+
+
+def _serves(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

@@ -14,7 +14,9 @@ from runner.conversations.service import ConversationService
 router = APIRouter(tags=["health"])
 
 
-def describe(report: BackendReport, egress_network: str, pool: dict[str, int]) -> dict[str, Any]:
+def describe(
+    report: BackendReport, egress_network: str, pool: dict[str, int], pressure: dict[str, str]
+) -> dict[str, Any]:
     """The body of ``/healthz``; the same shape whether a sandbox can be started or not."""
     reason = "SANDBOX_EGRESS_NETWORK is not set"
     if egress_network:
@@ -33,6 +35,7 @@ def describe(report: BackendReport, egress_network: str, pool: dict[str, int]) -
         "image_ready": report.image_ready,
         "version": __version__,
         "pool": pool,
+        "pressure": pressure,
         "capabilities": ["python_execute"] if report.available else [],
         "detail": report.detail,
     }
@@ -44,7 +47,7 @@ async def healthz(request: Request) -> JSONResponse:
     service: ConversationService = request.app.state.service
     report = service.report
     pool = {"ready": service.spares, "size": service.pool_size}
-    body = describe(report, request.app.state.egress_network, pool)
+    body = describe(report, request.app.state.egress_network, pool, service.pressure)
     return JSONResponse(body, 200 if report.available else 503)
 
 
@@ -56,6 +59,10 @@ async def livez() -> JSONResponse:
 
 @router.get("/readyz")
 async def readyz(request: Request) -> JSONResponse:
-    """Requests can be served: 200, else 503."""
-    ready = request.app.state.service.report.available
-    return JSONResponse({"status": "ok" if ready else "unavailable"}, 200 if ready else 503)
+    """Requests can be served: 200, else 503: ``unavailable``, or ``stopping`` while runs come to their end.
+
+    A host under pressure is ready: what has a sandbox goes on, and pressure passes.
+    """
+    service: ConversationService = request.app.state.service
+    status = "stopping" if service.stopping else "ok" if service.report.available else "unavailable"
+    return JSONResponse({"status": status}, 200 if status == "ok" else 503)

@@ -16,7 +16,7 @@ from runner.api import auth
 from runner.api.config import BODY_MEMORY, BODY_TIMEOUT, MAX_BODY, MIN_BODY_RATE, ApiConfig
 from runner.api.errors import answer, problem, unexpected
 from runner.errors import FolioboxError, QueueFull, TooLarge
-from runner.telemetry import logs
+from runner.telemetry import logs, metrics
 
 log = logs.logger("http")
 _GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -74,7 +74,10 @@ class Gate:
             exchange.end()
             took = round((time.perf_counter() - began) * 1000, 2)
             status = exchange.status or (_CLIENT_LEFT if exchange.left else 0)
-            log.info("request", method=scope["method"], path=scope["path"][:200], status=status, ms=took)
+            template = getattr(scope.get("route"), "path_format", metrics.NO_ROUTE)
+            metrics.request(scope["method"], template, exchange.status, took / 1000)
+            path = auth.without_secret(scope["path"])[:200]
+            log.info("request", method=scope["method"], path=path, status=status, ms=took)
             logs.unbind_all()
 
     async def _serve(self, scope: Scope, exchange: _Exchange, config: ApiConfig) -> None:
@@ -84,9 +87,8 @@ class Gate:
         request = Request(scope)
         response: Response | None = None
         try:
-            if not auth.is_open(scope["path"]):
-                scope[auth.TENANT_KEY] = auth.authenticate(config, request.headers)
-            await self._app(scope, exchange.receive, exchange.send)
+            with auth.admitted(scope, config):
+                await self._app(scope, exchange.receive, exchange.send)
         except FolioboxError as error:
             response = answer(request, error)
         except ClientDisconnect:
@@ -112,18 +114,22 @@ class _Exchange:
         self.verdict: Response | None = None  # an answer that replaces the application's
         self.request_id = secrets.token_hex(8)
         self._seen = 0
+        self._declared = 0
         self._unread = False
         for name, value in scope["headers"]:
             if name == b"x-request-id" and _GIVEN_ID.fullmatch(value):
                 self.request_id = value.decode()
             elif name == b"transfer-encoding" or (name == b"content-length" and value != b"0"):
                 self._unread = True
+                self._declared = int(value) if name == b"content-length" and value.isdigit() else 0
         scope["foliobox.request_id"] = self.request_id
 
     async def receive(self) -> Message:
         """The next piece of the body. Raises TooLarge or QueueFull when there is more than may be held, Stalled
         when it comes too slowly.
         """
+        if self._memory is not None and not self.status:
+            self._check(self._declared)
         message = await self._next()
         if message["type"] == "http.disconnect":
             self.left = self.left or (self._unread and not self.status)
@@ -135,11 +141,14 @@ class _Exchange:
             self._count(size, self._memory)
         return message
 
-    def _count(self, size: int, memory: Memory) -> None:
+    def _check(self, size: int) -> None:
         limit = self._config.max_body_bytes
-        if self._seen > limit:
+        if size > limit:
             self._unread = True
             raise self._refused(TooLarge(f"the body is larger than {limit} bytes ({MAX_BODY})", limit=limit))
+
+    def _count(self, size: int, memory: Memory) -> None:
+        self._check(self._seen)
         if not memory.take(size):
             self._unread = True
             raise self._refused(

@@ -35,6 +35,7 @@ _CLONE_NEW = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x2000
 _FAMILIES = frozenset((1, 2, 10, 16))  # UNIX, INET, INET6, NETLINK
 _TIOCSTI, _TIOCLINUX, _ADDR_NO_RANDOMIZE, _PR_SET_DUMPABLE = 0x5412, 0x541C, 0x0040000, 4
 _X32 = 0x40000000
+_AGENT = 1  # its pid in every jail
 
 
 @cache
@@ -58,6 +59,12 @@ def program() -> bytes:
     rules.add_rule(refuse, "personality", fixed)
     # Another process's limits need the same uid only: RLIMIT_CPU would end even PID 1, the agent.
     rules.add_rule(refuse, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+    # Nor may its priority be lowered, alone or with its group or user: it is what ends a run that does not obey.
+    for call in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        rules.add_rule(refuse, call, seccomp.Arg(0, seccomp.EQ, _AGENT))
+    for call, process in (("setpriority", 0), ("ioprio_set", 1)):
+        rules.add_rule(refuse, call, seccomp.Arg(0, seccomp.NE, process))
+        rules.add_rule(refuse, call, seccomp.Arg(0, seccomp.EQ, process), seccomp.Arg(1, seccomp.EQ, _AGENT))
     return _newer_is_missing() + _export(rules)
 
 

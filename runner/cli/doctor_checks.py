@@ -11,6 +11,7 @@ from pathlib import Path
 
 from runner import environment
 from runner.api.config import ApiConfig
+from runner.api.keyring import Keyring
 from runner.cli.settings_table import SECRET, SETTINGS
 from runner.errors import ConfigurationError
 from runner.settings import Settings
@@ -58,9 +59,10 @@ def settings_rows(env: environment.Env, settings: Settings | None, everything: b
 
 
 def key(api: ApiConfig) -> list[str]:
-    """Whether callers must show a key."""
+    """Whether callers must show a key, and the file of keys can be used."""
     try:
         api.check()
+        Keyring(api)
     except ConfigurationError as error:
         return [error.detail]
     return []

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,16 @@ class ServiceFailed(Exception):
 
 @dataclass
 class LocalService:
-    """A service with a data folder and a key of its own. ``env`` is the whole environment but those two."""
+    """A service with a data folder and a key of its own. ``env`` is the whole environment but those two.
+
+    ``prefix`` is a command that is put before the service's own and becomes it, such as a tracer.
+    """
 
     data: Path
     env: Mapping[str, str] = field(default_factory=dict)
     key: str = field(default_factory=lambda: secrets.token_hex(16))
     port: int = 0
+    prefix: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -56,7 +60,8 @@ class LocalService:
         self.port = free_port()
         env = {**self.env, "SANDBOX_DATA_DIR": str(self.data), "SANDBOX_API_KEY": self.key}
         # -P: what is called `runner` in the current folder is not this package.
-        command = [sys.executable, "-P", "-m", "runner", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
+        command = [*self.prefix, sys.executable, "-P", "-m", "runner", "serve"]
+        command += ["--host", "127.0.0.1", "--port", str(self.port)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + START_S
@@ -93,8 +98,9 @@ class LocalService:
 
 
 def inherited_env() -> dict[str, str]:
-    """The caller's environment, but its key and data folder: those belong to another service."""
-    return {name: value for name, value in os.environ.items() if name not in ("SANDBOX_API_KEY", "SANDBOX_DATA_DIR")}
+    """The caller's environment, but its keys and data folder: those belong to another service."""
+    own = ("SANDBOX_API_KEY", "SANDBOX_API_KEYS_FILE", "SANDBOX_DATA_DIR")
+    return {name: value for name, value in os.environ.items() if name not in own}
 
 
 def free_port() -> int:

@@ -79,6 +79,7 @@ def serve(
     # Sandboxes die with the thread that spawned them, so the loop runs in the main thread.
     with contextlib.suppress(SystemExit), asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
         loop.run(server.serve(sockets=[listener]))
+    logs.drain()
     if not server.started:
         raise app.state.start_error or ConfigurationError("the service could not start; see its log")
 

@@ -1,4 +1,4 @@
-"""Settings of the conversation service: pool, cap, idle time."""
+"""Settings of the conversation service: pool, cap, idle time, graceful stop."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ class ConversationsConfig:
     max_live: int = 8
     idle_ttl_s: float = 1800.0
     ready_timeout_s: float = 60.0
+    stop_grace_s: float = 10.0
 
     @classmethod
     def from_env(cls, env: environment.Env) -> ConversationsConfig:
         """``SANDBOX_POOL_SIZE``, ``SANDBOX_MAX_SESSIONS`` (default (RAM − 2 GiB) / 1 GiB, at least 2; 0: that
-        default too), ``SANDBOX_IDLE_TTL_SECONDS``.
+        default too), ``SANDBOX_IDLE_TTL_SECONDS``, ``SANDBOX_STOP_GRACE_SECONDS``.
         """
         return cls(
             pool_size=environment.integer(env, "SANDBOX_POOL_SIZE", 2),
             max_live=environment.integer(env, "SANDBOX_MAX_SESSIONS", 0) or _default_live(),
             idle_ttl_s=environment.number(env, "SANDBOX_IDLE_TTL_SECONDS", 1800.0, minimum=1.0),
+            stop_grace_s=environment.number(env, "SANDBOX_STOP_GRACE_SECONDS", 10.0),
         )
 
 

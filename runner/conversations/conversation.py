@@ -5,23 +5,32 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from runner.agent.protocol import Json
-from runner.conversations.execution import Execution, Listener, stop_before_it_begins
+from runner.conversations.admission import Admission
+from runner.conversations.execution import Execution, stop_before_it_begins
+from runner.conversations.pace import Pace, retry_ms
 from runner.conversations.result import RunResult
+from runner.conversations.runs import Running
+from runner.conversations.settings import ConversationSettings
 from runner.conversations.sync import Mirror
-from runner.errors import Busy, NotFound, ProtocolError, SandboxLost
+from runner.conversations.turns import Turns
+from runner.errors import Busy, FolioboxError, NotFound, OwnedElsewhere, ProtocolError, SandboxLost
 from runner.interpreter.client import RunEnd, SandboxClient
 from runner.limits.config import LimitsConfig
-from runner.model import InterpreterState, RunRequest
+from runner.model import InterpreterState, RunLimits, RunRequest, SandboxLimits
 from runner.workspace.history import Workspace
-from runner.workspace.workspaces import Workspaces
+from runner.workspace.owners import Owners
+
+
+class Withdrawn(Exception):
+    """A run was interrupted while it waited for a sandbox."""
+
 
 _INTERRUPT_TRIES, _INTERRUPT_PAUSE_S = 5, 0.02
-Acquire = Callable[[], Awaitable[SandboxClient]]
+_RUN_S = 2.0  # what a turn is taken to last before the first one has ended
 
 
 @dataclass
@@ -37,14 +46,31 @@ class _Run:
 class Conversation:
     """A conversation that this process serves. At most one run at a time; files may be put meanwhile."""
 
-    def __init__(self, workspace: Workspace, workspaces: Workspaces, limits: LimitsConfig, *, known: bool) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        limits: LimitsConfig,
+        admission: Admission,
+        owners: Owners,
+        idle_ttl_s: float,
+        *,
+        known: bool,
+    ) -> None:
         self.workspace = workspace
-        self.lock = asyncio.Lock()
+        self.lock = Turns()
         self.mirror: Mirror | None = None
-        self.last_used = time.monotonic()
+        self.last_used = self.asked_for = time.monotonic()
         self.closing = False
         self._runs: dict[str, _Run] = {}
-        self._workspaces, self._limits = workspaces, limits
+        self._limits, self._idle_ttl_s = limits, idle_ttl_s
+        self._admission, self._owners = admission, owners
+        self.configuring = asyncio.Lock()
+        self._turn_s = Pace(_RUN_S)
+        self._asked_at = 0.0  # when the request that has the turn came, and whether it had to wait for it
+        self._waited = False
+        self.settings = ConversationSettings()
+        self.effective = self.settings.effective(limits, idle_ttl_s)
+        self.started_with: SandboxLimits | None = None
         self._has_variables = False
         self._lost_reason: str | None = "restored" if known else None
 
@@ -60,36 +86,99 @@ class Conversation:
 
     @property
     def busy(self) -> bool:
-        """Whether something holds the conversation now."""
+        """Whether something holds the conversation now, or waits for it."""
         return self.lock.locked()
 
+    @property
+    def evictable(self) -> bool:
+        """Whether it has a sandbox that nobody uses or waits for."""
+        return self.mirror is not None and not self.lock.locked() and not self.closing
+
+    @property
+    def memorable(self) -> bool:
+        """Whether the next run is to be told something that only this process knows."""
+        return self._lost_reason not in (None, "restored")
+
+    def apply(self, settings: ConversationSettings) -> None:
+        """Let settings hold: for files at once, for the sandbox with the next one."""
+        self.settings = settings
+        self.effective = settings.effective(self._limits, self._idle_ttl_s)
+        box = self.effective.sandbox
+        self.workspace.limit(box.workspace_bytes, box.workspace_files)
+
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        """The conversation's lock, waited for a bounded time. Raises Busy."""
+    async def held(self, asked_at: float | None = None) -> AsyncIterator[None]:
+        """The conversation's turn, waited for a bounded time. Raises Busy, QueueFull, Stopping, NotFound.
+
+        ``asked_at`` (monotonic): when the request came, if not now.
+        """
+        self._check_open()
+        asked_at = time.monotonic() if asked_at is None else asked_at
+        waited = not self.lock.try_acquire()
+        if waited:
+            with self._admission.place(self.key[0], self.lock.waiting, self._turn_s.mean_s):
+                await self._wait_for_turn()
         try:
-            async with asyncio.timeout(self._limits.queue_timeout_s):
+            self._check_open()
+            self._asked_at, self._waited = asked_at, waited
+            began = time.monotonic()
+            yield
+            self._turn_s.note(began)
+        finally:
+            self.last_used = time.monotonic()
+            self.lock.release()
+            if not self.lock.locked():
+                self._admission.kick()
+
+    def _check_open(self) -> None:
+        self._admission.check_open()
+        if self.closing or self.workspace.purged:
+            raise self._deleted()
+
+    @staticmethod
+    def _deleted() -> NotFound:
+        return NotFound("the conversation was deleted meanwhile; send the request again to make a new one")
+
+    async def _wait_for_turn(self) -> None:
+        behind = self.lock.waiting + 1
+        try:
+            async with asyncio.timeout(self._limits.queue.timeout_s):
                 await self.lock.acquire()
         except TimeoutError:
             raise Busy(
                 "the conversation is still running something else; wait, interrupt it, or send this later",
-                retry_after_ms=1000,
+                retry_after_ms=retry_ms(behind * self._turn_s.mean_s),
             ) from None
-        try:
-            if self.closing or self.workspace.purged:
-                raise NotFound("the conversation was deleted meanwhile; send the request again to make a new one")
-            yield
-        finally:
-            self.last_used = time.monotonic()
-            self.lock.release()
+
+    def refuse_waiting(self, error: Callable[[], FolioboxError]) -> None:
+        """Send away every request that has not begun: those that wait for the turn, or for a sandbox."""
+        self.lock.refuse(error)
+        self._admission.refuse(self, error())
 
     # -- sandbox ---------------------------------------------------------------------------------------------
 
-    async def live(self, acquire: Acquire) -> Mirror:
-        """The sandbox with all files in place; a new one when there is none. Call with the lock held."""
+    async def live(self) -> Mirror:
+        """The sandbox with all files in place; a new one when there is none. Call with the lock held.
+
+        Raises what ``Admission.acquire`` does, OwnedElsewhere, QuotaExceeded when the files do not fit, SandboxLost.
+        """
+        try:
+            await self._owners.acquire(self.workspace)
+        except OwnedElsewhere:
+            await self.drop("sandbox_lost")  # ours is not up to date any more
+            raise
+        try:
+            return await self._filled()
+        finally:
+            if self.mirror is None:
+                await self._owners.release(self.workspace)
+
+    async def _filled(self) -> Mirror:
         for attempt in (1, 2):
             if self.mirror is None or not self.mirror.client.alive:
                 await self.drop("sandbox_lost" if self.mirror is not None else None)
-                self.mirror = Mirror(self.workspace, await acquire())
+                await self._owners.acquire(self.workspace)  # the drop has given it up
+                self.mirror = Mirror(self.workspace, await self._acquire())
             try:
                 await self.mirror.push()
                 return self.mirror
@@ -99,12 +188,32 @@ class Conversation:
                     raise
         raise AssertionError("unreachable")
 
+    async def _acquire(self) -> SandboxClient:
+        wanted = self.effective.sandbox
+        own = None if wanted == self._limits.sandbox else wanted
+        deadline = self._asked_at + self._limits.queue.timeout_s
+        client = await self._admission.acquire(self, deadline, since=self._asked_at, own=own, entitled=self._waited)
+        self.started_with = wanted
+        return client
+
     async def drop(self, reason: str | None) -> None:
         """End the sandbox; files stay in the store. ``reason`` is told with the next run."""
         mirror, self.mirror = self.mirror, None
         self._forget_variables(reason)
         if mirror is not None:
-            await mirror.client.destroy()
+            try:
+                await mirror.client.destroy()
+            finally:
+                self._admission.release(self)
+            await self._owners.release(self.workspace)
+
+    async def evict(self, reason: str = "evicted") -> None:
+        """End the sandbox if nobody uses it or waits for it."""
+        if self.evictable and self.lock.try_acquire():
+            try:
+                await self.drop(reason)
+            finally:
+                self.lock.release()
 
     async def reset(self) -> None:
         """A new interpreter, same files. Call with the lock held."""
@@ -127,6 +236,8 @@ class Conversation:
         if run is None:
             return False
         run.cancelled = True
+        if run.current and not run.executing:
+            self._admission.refuse(self, Withdrawn())
         mirror = self.mirror
         if run.executing and mirror is not None:
             try:
@@ -149,29 +260,43 @@ class Conversation:
         """The run that has the sandbox or waits for it; runs behind it in the queue are not meant."""
         return next((run for run in self._runs.values() if run.current), None)
 
-    async def close(self) -> None:
-        """Let no further run begin, stop the one going on, and end the sandbox once it is done. Raises Busy."""
-        self.closing = True
+    async def stop(self) -> None:
+        """Send away what waits and interrupt what runs."""
+        self.refuse_waiting(self._deleted)
+        await self.interrupt_all()
+
+    async def kill(self) -> None:
+        """End the sandbox under a run that does not end; the run then ends as crashed, with what it has shown."""
+        if self._runs and self.mirror is not None:
+            await self.mirror.client.destroy()
+
+    async def interrupt_all(self) -> None:
+        """Interrupt what runs and what waits."""
         for run in list(self._runs.values()):
             await self.interrupt(run.id)
 
     # -- runs ------------------------------------------------------------------------------------------------
 
-    async def run(
-        self, execution_id: str, request: RunRequest, acquire: Acquire, listener: Listener | None = None
-    ) -> RunResult:
+    async def run(self, running: Running, request: RunRequest, asked_at: float | None = None) -> RunResult:
         """Run a cell and store what it made. Only an impossible request or a broken service raises."""
-        run = self._runs[execution_id] = _Run(execution_id)
+        run = self._runs[running.execution_id] = _Run(running.execution_id)
         try:
-            async with self.held():
+            async with self.held(asked_at):
                 run.current = True
-                mirror = None if run.cancelled else await self.live(acquire)
+                mirror = None if run.cancelled else await self._live_unless_withdrawn()
                 if mirror is None or run.cancelled:
-                    return await stop_before_it_begins(execution_id, self.workspace.version, listener)
+                    return await stop_before_it_begins(self.workspace, running)
                 run.executing = True
-                return await Execution(self, mirror, execution_id, request, listener).go()
+                request = replace(request, timeout_ms=min(request.timeout_ms, self.effective.timeout_ms))
+                return await Execution(self, mirror, running, request).go()
         finally:
-            del self._runs[execution_id]
+            del self._runs[running.execution_id]
+
+    async def _live_unless_withdrawn(self) -> Mirror | None:
+        try:
+            return await self.live()
+        except Withdrawn:
+            return None
 
     def base_url(self, execution_id: str) -> str:
         """Where what a run showed can be fetched from."""
@@ -195,16 +320,10 @@ class Conversation:
         reason, self._lost_reason = self._lost_reason, None
         return (InterpreterState.KEPT, None) if had else (InterpreterState.NEW, reason)
 
-    async def record(self, execution_id: str, payload: Json) -> None:
-        """Keep what a result refers to, for as long as this incarnation of the conversation lives."""
-        workspace = self.workspace
-        payload = {**payload, "conversation": workspace.id, "incarnation": workspace.incarnation}
-        await self._workspaces.put_record(workspace.tenant, "execution", execution_id, payload)
-
-    @property
-    def output_limit(self) -> int:
-        """Bytes of a stream that a result shows."""
-        return self._limits.max_output_bytes
+    def run_limits(self, request: RunRequest) -> RunLimits:
+        """What a run may give back: what it asks for, at most what its conversation and the deployment allow."""
+        wider = replace(self._limits.run, output_bytes=self.effective.output_bytes)
+        return request.limits.within(wider)
 
 
 def new_execution_id() -> str:

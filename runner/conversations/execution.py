@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol
 
 from runner.agent.protocol import MAX_ENTRIES, Json
 from runner.conversations.output import ResultRecorder, StreamRecorder, StreamText
-from runner.conversations.result import Artifact, RunEvent, RunResult
+from runner.conversations.records import RunRecord
+from runner.conversations.result import Artifact, RunResult, bounded_error, bounded_files, nothing_ran
+from runner.conversations.runs import Running
 from runner.conversations.sync import Mirror
 from runner.errors import CallerError, FolioboxError, ProtocolError, SandboxLost
 from runner.interpreter.client import Event, RunEnd
 from runner.interpreter.outcomes import Observed, decide
-from runner.model import FileChange, InterpreterState, Outcome, RunRequest
+from runner.model import FileChange, InterpreterState, Outcome, RunLimits, RunRequest, SandboxUsage
 from runner.telemetry.logs import logger
 from runner.workspace.history import Workspace
 
-Listener = Callable[[RunEvent], Awaitable[None]]
 _TOO_MANY = f"the workspace holds more than {MAX_ENTRIES} files, links and folders: what is beyond was not stored"
+_FILES_AT_ONCE = 100
 log = logger("execution")
 _NOTHING: Json = {"total": 0, "forwarded": 0, "tail": ""}
 
@@ -29,9 +32,8 @@ class Owner(Protocol):
 
     workspace: Workspace
 
-    @property
-    def output_limit(self) -> int:
-        """Bytes of a stream that a result shows."""
+    def run_limits(self, request: RunRequest) -> RunLimits:
+        """What this run may give back; nothing is None."""
         ...
 
     def base_url(self, execution_id: str) -> str:
@@ -42,8 +44,8 @@ class Owner(Protocol):
         """End the sandbox."""
         ...
 
-    async def record(self, execution_id: str, payload: Json) -> None:
-        """Keep what a result refers to."""
+    async def interrupt(self, execution_id: str | None) -> bool:
+        """Stop a run; the interpreter is kept if it obeys."""
         ...
 
     def interpreter_state(
@@ -54,40 +56,55 @@ class Owner(Protocol):
 
 
 class Execution:
-    """A run from its start to its stored result. Use once: ``await Execution(…).go()``."""
+    """A run from its start to its recorded result. Use once: ``await Execution(…).go()``."""
 
-    def __init__(
-        self,
-        conversation: Owner,
-        mirror: Mirror,
-        execution_id: str,
-        request: RunRequest,
-        listener: Listener | None,
-    ) -> None:
+    def __init__(self, conversation: Owner, mirror: Mirror, running: Running, request: RunRequest) -> None:
         self.conversation, self.mirror = conversation, mirror
-        self.id, self.request, self.listener = execution_id, request, listener
-        self.url = conversation.base_url(execution_id)
-        self.results = ResultRecorder(conversation.workspace, self.url)
+        self.id, self.request, self.log = running.execution_id, request, running.log
+        self.url = conversation.base_url(self.id)
+        self.limits = conversation.run_limits(request)
+        self.record = RunRecord(conversation.workspace, self.id, running.claim)
+        self.results = ResultRecorder(conversation.workspace, self.url, running.blobs)
         self.started = "new"
-        self.seq = 0
         self.began = time.monotonic()
         self.end: RunEnd | None = None
         self.failure: str | None = None
+        self.unrecorded: FolioboxError | None = None  # that it began could not be written: it must not have run
         self.files_error: Json | None = None
 
     async def go(self) -> RunResult:
-        """Run, store, tell. A lost sandbox is an outcome, and files that could not be stored are told of."""
+        """Run, store, record, tell. A lost sandbox is an outcome, and files that could not be stored are told of."""
         client = self.mirror.client
         before = await client.usage()
         await client.sandbox.reset_peak()
+        await self.record.begin()
+        try:
+            result = await self._run(before)
+        except CallerError as error:
+            await self.record.refuse(error)
+            raise
+        except Exception:
+            if self.unrecorded is None:
+                version = self.mirror.workspace.version
+                reason = "a fault of the service ended it"
+                await self.record.lose(nothing_ran(self.id, Outcome.LOST, version, InterpreterState.LOST, reason))
+            raise
+        result = await self.record.end(result, self.results.blobs, self.log.seq + 1)
+        client.acknowledge(self.id)
+        self.log.add("done", {}, result=result)
+        return result
+
+    async def _run(self, before: SandboxUsage) -> RunResult:
+        client = self.mirror.client
         files: list[Artifact] = []
         async with AsyncExitStack() as stack:
-            limit = self.conversation.output_limit
-            streams = {name: StreamRecorder(self.mirror.workspace, limit, stack) for name in ("stdout", "stderr")}
+            shows = self.limits.output_bytes or 0
+            streams = {name: StreamRecorder(self.mirror.workspace, shows, stack) for name in ("stdout", "stderr")}
             try:
                 await self._listen(streams)
+                await self._note_begun()
                 usage = await client.usage()
-                if self.end is not None:
+                if self.end is not None and self.unrecorded is None:
                     files = await self._commit(self.end)
             except (SandboxLost, ProtocolError) as error:
                 self.end, self.failure = None, error.cause or error.detail
@@ -97,29 +114,44 @@ class Execution:
             except BaseException:
                 await self.conversation.drop("sandbox_lost")
                 raise
-            if self.end is None or self.end.survivors:
+            if self.end is None or self.end.survivors or self.end.unusable:
                 await self.conversation.drop("sandbox_lost")
+            await self._check_recorded()
             counts = self.end.streams if self.end is not None else dict.fromkeys(streams, _NOTHING)
             shown = {name: await s.finish(counts[name], f"{self.url}/{name}") for name, s in streams.items()}
         killed = max(0, (usage.oom_kills or 0) - (before.oom_kills or 0))
-        result = self._result(_observed(self.end, self.request, killed), usage.peak_memory_bytes, shown, files)
-        await self._record(result)
-        client.acknowledge(self.id)
-        await self._tell("done", {}, result=result)
-        return result
+        return self._result(_observed(self.end, self.request, killed), usage.peak_memory_bytes, shown, files)
 
     async def _listen(self, streams: dict[str, StreamRecorder]) -> None:
         async for event in self.mirror.client.run(self.id, self.request):
             if isinstance(event, RunEnd):
                 self.end = event
-            else:
+            elif self.unrecorded is None:
                 await self._on_event(event, streams)
+
+    async def _note_begun(self) -> None:
+        """Wait until it is durable that the run began, or has failed to become so."""
+        if self.unrecorded is None:
+            try:
+                await self.record.durable()
+            except FolioboxError as error:
+                self.unrecorded = error
+
+    async def _check_recorded(self) -> None:
+        """Raises when it is not durable that the run began; what it changed is then undone."""
+        await self._note_begun()
+        if self.unrecorded is not None:
+            if self.end is not None:
+                self.conversation.interpreter_state(self.request, self.end, self.started)
+                self.mirror.reject(self.end)
+            raise self.unrecorded
 
     def _result(
         self, observed: Observed, peak: int | None, shown: dict[str, StreamText], files: list[Artifact]
     ) -> RunResult:
         end, outcome = self.end, decide(observed)
         state, reason = self.conversation.interpreter_state(self.request, end, self.started)
+        listed, left_out = bounded_files(files)
         return RunResult(
             execution_id=self.id,
             outcome=outcome,
@@ -130,31 +162,36 @@ class Execution:
             stdout=shown["stdout"],
             stderr=shown["stderr"],
             results=self.results.results,
-            error=end.error if end else None,
+            error=bounded_error(end.error) if end else None,
             interpreter=state,
             interpreter_reason=reason or _why_lost(state, end, self.failure, outcome),
             version=self.mirror.workspace.version,
-            files=files,
+            files=listed,
             files_error=self.files_error,
             skipped=end.skipped if end else [],
-            results_dropped=self.results.dropped,
+            results_dropped=self.results.dropped + (end.displays_dropped if end else 0),
+            files_dropped=left_out,
         )
 
     async def _on_event(self, event: Event, streams: dict[str, StreamRecorder]) -> None:
         if event.kind == "started":
             self.started = str(event.body.get("interpreter"))
-            await self._tell("started", {})
+            await self._note_begun()
+            if self.unrecorded is None:
+                self.log.add("started", {})
+            else:
+                await self.conversation.interrupt(self.id)
         elif event.kind in streams:
             await streams[event.kind].add(event.body["text"])
-            await self._tell(event.kind, {"text": event.body["text"]})
+            self.log.add(event.kind, {"text": event.body["text"]})
         elif event.kind == "display":
             shown = await self.results.add(event.body, event.attachments)
             if shown is not None:
-                await self._tell("display", shown)
+                self.log.add("display", shown)
 
     async def _commit(self, end: RunEnd) -> list[Artifact]:
         try:
-            result, changes = await self.mirror.pull(end, self.id)
+            result, changes = await self.mirror.pull(end, self.id, self.limits)
         except (SandboxLost, ProtocolError):
             raise
         except FolioboxError as error:
@@ -164,9 +201,11 @@ class Execution:
         if end.truncated:
             self.files_error = {"code": "quota_exceeded", "detail": _TOO_MANY}
         artifacts = [_artifact(change, result.renamed) for change in changes]
-        for artifact in artifacts:
+        for number, artifact in enumerate(artifacts, 1):
             if artifact.change != "deleted":
-                await self._tell("file", {}, artifact=artifact)
+                self.log.add("file", {}, artifact=artifact)
+            if number % _FILES_AT_ONCE == 0:
+                await asyncio.sleep(0)  # listeners who keep up are not to fall behind by our doing
         return artifacts
 
     def _not_stored(self, error: FolioboxError) -> None:
@@ -174,47 +213,17 @@ class Execution:
         self.files_error = {"code": error.code, "detail": detail}
         log.warning("files of a run were not stored", code=error.code, detail=error.detail, cause=error.cause)
 
-    async def _record(self, result: RunResult) -> None:
-        full = {name: s.full for name, s in (("stdout", result.stdout), ("stderr", result.stderr)) if s.full}
-        if not full and not self.results.blobs:
-            return
-        payload: Json = {
-            "results": [[b.blob, b.size, b.media_type] for b in self.results.blobs],
-            "streams": {name: [b.blob, b.size, b.media_type] for name, b in full.items()},
-        }
-        try:
-            await self.conversation.record(self.id, payload)
-        except FolioboxError as error:
-            log.warning("pictures and long output of a run were not stored", code=error.code, cause=error.cause)
 
-    async def _tell(
-        self, kind: str, data: Json, artifact: Artifact | None = None, result: RunResult | None = None
-    ) -> None:
-        if self.listener is not None:
-            self.seq += 1
-            await self.listener(RunEvent(self.seq, kind, data, artifact, result))
-
-
-async def stop_before_it_begins(execution_id: str, version: int, listener: Listener | None) -> RunResult:
+async def stop_before_it_begins(workspace: Workspace, running: Running) -> RunResult:
     """The result of a run that was interrupted while it waited; nothing of it was executed."""
-    nothing = StreamText("", False, 0, None)
-    result = RunResult(
-        execution_id=execution_id,
-        outcome=Outcome.INTERRUPTED,
-        exit_code=None,
-        signal=None,
-        duration_ms=0,
-        peak_memory_bytes=None,
-        stdout=nothing,
-        stderr=nothing,
-        results=[],
-        error=None,
-        interpreter=InterpreterState.KEPT,
-        interpreter_reason="not_started",
-        version=version,
-    )
-    if listener is not None:
-        await listener(RunEvent(1, "done", {}, result=result))
+    execution_id = running.execution_id
+    record = RunRecord(workspace, execution_id, running.claim)
+    await record.begin()
+    await record.durable()
+    kept = InterpreterState.KEPT
+    result = nothing_ran(execution_id, Outcome.INTERRUPTED, workspace.version, kept, "not_started")
+    result = await record.end(result, [], 1)
+    running.log.add("done", {}, result=result)
     return result
 
 

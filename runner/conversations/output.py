@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+import json
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.agent.protocol import STREAM_KEEP, Json
-from runner.errors import FolioboxError
+from runner.errors import FolioboxError, QuotaExceeded
 from runner.workspace.base import Staging
 from runner.workspace.history import Workspace
 
 MAX_RESULTS = 200
-MAX_RESULT_BYTES = 64 << 20
-_INLINE_TEXT = 256 << 10
+MAX_RESULT_BYTES = 64 << 20  # stored by one run for what it shows
+MAX_RESULT_BLOBS = 2000
+MAX_INLINE_BYTES = 1 << 20  # in a result, of all representations together
+MAX_METADATA_BYTES = 16 << 10
+MAX_REPRESENTATIONS = 32
+_INLINE_BYTES = 256 << 10  # of one representation
+_MAX_NAME = 256
+_MOST = (1 << 53) - 1  # what every JSON reader counts to
 _ELLIPSIS = "\n… {count} bytes left out{rest} …\n"
 
 
@@ -37,17 +43,26 @@ class StreamText:
     total: int
     full: StoredBlob | None
 
+    def cut(self, limit: int) -> StreamText:
+        """The same with at most ``limit`` characters."""
+        if len(self.text) <= limit:
+            return self
+        return replace(self, text=self.text[: limit // 2] + "\n…\n" + self.text[-(limit // 2) :], truncated=True)
+
 
 class StreamRecorder:
-    """Keeps the first and the last half of ``limit`` bytes, and the whole (to 16 MiB) once it is longer."""
+    """Keeps the first and the last half of ``limit`` bytes, and the first 16 MiB of all once it is longer.
+
+    Memory stays below twice the limit, whatever comes.
+    """
 
     def __init__(self, workspace: Workspace, limit: int, stack: AsyncExitStack) -> None:
         self._workspace, self._limit, self._stack = workspace, limit, stack
-        self._head = bytearray()
-        self._tail: deque[bytes] = deque()
-        self._tail_size = 0
+        self._half = limit // 2
+        self._head, self._tail = bytearray(), bytearray()
         self._long = False
         self._staging: Staging | None = None
+        self._room = STREAM_KEEP
 
     async def add(self, text: str) -> None:
         """More output."""
@@ -57,100 +72,125 @@ class StreamRecorder:
             return
         if not self._long:
             self._long = True
-            self._staging = await self._stack.enter_async_context(self._workspace.stage(4 * STREAM_KEEP))
+            self._staging = await self._stack.enter_async_context(self._workspace.stage(STREAM_KEEP))
             await self._spool(bytes(self._head))
-            self._remember(bytes(self._head[self._limit // 2 :]))
-            del self._head[self._limit // 2 :]
+            self._remember(self._head[self._half :])
+            del self._head[self._half :]
         await self._spool(data)
         self._remember(data)
 
     async def _spool(self, data: bytes) -> None:
         """Keep the whole stream, as long as the store takes it; head and tail are shown in any case."""
-        if self._staging is not None:
-            try:
-                await self._staging.write(data)
-            except FolioboxError:
-                self._staging = None
+        if self._staging is None or not self._room:
+            return
+        data = data[: self._room]
+        self._room -= len(data)
+        try:
+            await self._staging.write(data)
+        except FolioboxError:
+            self._staging = None
 
-    def _remember(self, data: bytes) -> None:
-        self._tail.append(data)
-        self._tail_size += len(data)
-        while self._tail and self._tail_size - len(self._tail[0]) >= self._limit // 2:
-            self._tail_size -= len(self._tail.popleft())
+    def _remember(self, data: bytes | bytearray) -> None:
+        self._tail += data[-self._half :] if self._half else b""
+        if len(self._tail) > 2 * self._half:
+            del self._tail[: len(self._tail) - self._half]
 
     async def finish(self, counts: Json, ref: str) -> StreamText:
         """The text for the result; ``counts`` is what the agent says of the stream."""
+        total = min(counts["total"], _MOST)
         if not self._long and not counts["tail"]:
-            return StreamText(self._head.decode("utf-8", "replace"), False, counts["total"], None)
+            return StreamText(self._head.decode("utf-8", "replace"), False, total, None)
         full = None
         if self._staging is not None:
             with contextlib.suppress(FolioboxError):
                 _, size, blob = await self._workspace.adopt_blob(self._staging)
                 full = StoredBlob(blob, size, "text/plain; charset=utf-8")
-        ending = (b"".join(self._tail) + counts["tail"].encode()) if counts["tail"] else b"".join(self._tail)
-        ending = ending[-(self._limit // 2) :]
-        left_out = max(0, counts["total"] - len(self._head) - len(ending))
+        ending = bytes(self._tail) + counts["tail"].encode("utf-8", "replace")
+        ending = ending[max(0, len(ending) - self._half) :]
+        left_out = max(0, total - len(self._head) - len(ending))
         gap = _ELLIPSIS.format(count=left_out, rest=f"; the whole stream is at {ref}" if full else "")
         text = self._head.decode("utf-8", "ignore") + gap + ending.decode("utf-8", "ignore")
-        return StreamText(text, True, counts["total"], full)
+        return StreamText(text, True, total, full)
 
 
 @dataclass
 class ResultRecorder:
     """Keeps displayed MIME bundles; binary and long representations become stored blobs with a reference.
 
-    An update of a display takes the place of what it updates.
+    An update of a display takes the place of what it updates. What is inline in all results together is
+    bounded: beyond, short representations become blobs too.
     """
 
     workspace: Workspace
     base_url: str
-    results: list[Json] = field(default_factory=list)
     blobs: list[StoredBlob] = field(default_factory=list)
+    results: list[Json] = field(default_factory=list)
     dropped: int = 0
-    _bytes: int = 0
+    _written: int = 0
+    _inline: list[int] = field(default_factory=list)
     _named: dict[str, int] = field(default_factory=dict)
 
     async def add(self, body: Json, attachments: tuple[bytes, ...]) -> Json | None:
         """Store a display event; gives it as results show it, or None beyond the limits."""
-        size = sum(len(a) for a in attachments)
         name = body.get("display_id")
-        known = self._named.get(name) if isinstance(name, str) and body.get("kind") == "update" else None
-        if (known is None and len(self.results) >= MAX_RESULTS) or self._bytes + size > MAX_RESULT_BYTES:
+        if not isinstance(name, str) or len(name) > _MAX_NAME:
+            name = None
+        known = self._named.get(name) if name is not None and body.get("kind") == "update" else None
+        many = len(body["data"]) + len(body["binary"]) > MAX_REPRESENTATIONS
+        if many or (known is None and len(self.results) >= MAX_RESULTS):
             self.dropped += 1
             return None
-        self._bytes += size
+        room = MAX_INLINE_BYTES - sum(self._inline) + (0 if known is None else self._inline[known])
         try:
-            shown = await self._shown(body, attachments)
+            shown, inline = await self._shown(body, attachments, room)
         except FolioboxError:  # a store that takes nothing more must not cost the run
             self.dropped += 1
             return None
         if known is not None:
-            self.results[known] = shown
+            self.results[known], self._inline[known] = shown, inline
         else:
-            if isinstance(name, str):
+            if name is not None:
                 self._named[name] = len(self.results)
             self.results.append(shown)
+            self._inline.append(inline)
         return shown
 
-    async def _shown(self, body: Json, attachments: tuple[bytes, ...]) -> Json:
+    async def _shown(self, body: Json, attachments: tuple[bytes, ...], room: int) -> tuple[Json, int]:
+        """A display as results show it, and how many bytes of it are inline, at most ``room``."""
         data: dict[str, Any] = {}
+        left = room
+        kind = "result" if body.get("kind") == "result" else "display"
+        shown: Json = {"type": kind, "data": data}
+        metadata = body.get("metadata")
+        if isinstance(metadata, dict) and metadata:
+            size = len(_encoded(metadata))
+            if size <= min(MAX_METADATA_BYTES, left):
+                shown["metadata"] = metadata
+                left -= size
         for mime, value in body["data"].items():
-            if isinstance(value, str) and len(value) > _INLINE_TEXT:
-                data[mime] = await self._keep(value.encode("utf-8", "replace"), mime)
-            else:
+            content = _encoded(value)
+            size = len(content) + len(mime)
+            if size <= min(_INLINE_BYTES, left):
                 data[mime] = value
+                left -= size
+            else:
+                data[mime] = await self._keep(content, mime)
         for mime, content in zip(body["binary"], attachments, strict=True):
             data[mime] = await self._keep(content, mime)
-        kind = "result" if body.get("kind") == "result" else "display"
-        metadata = body.get("metadata")
-        shown: Json = {"type": kind, "data": data}
-        if isinstance(metadata, dict) and metadata:
-            shown["metadata"] = metadata
-        return shown
+        return shown, room - left
 
     async def _keep(self, content: bytes, mime: str) -> str:
+        self._written += len(content)
+        if self._written > MAX_RESULT_BYTES or len(self.blobs) >= MAX_RESULT_BLOBS:
+            raise QuotaExceeded("a run shows more than is kept")
         async with self.workspace.stage(MAX_RESULT_BYTES) as staging:
             await staging.write(content)
             _, size, blob = await self.workspace.adopt_blob(staging)
         self.blobs.append(StoredBlob(blob, size, mime))
         return f"{self.base_url}/results/{len(self.blobs) - 1}"
+
+
+def _encoded(value: Any) -> bytes:
+    """A text as it is, anything else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "replace")

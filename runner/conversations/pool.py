@@ -22,7 +22,7 @@ log = logger("pool")
 
 
 class Pool:
-    """Keeps ``size`` spares while ``may_grow`` allows; falls back to a fresh start when none is ready."""
+    """Keeps ``size`` spares while ``may_grow`` allows; tells ``changed`` when one is ready or has failed to start."""
 
     def __init__(
         self,
@@ -39,9 +39,10 @@ class Pool:
         self._starting = 0
         self._starts = asyncio.Semaphore(len(os.sched_getaffinity(0)))
         self._wanted = asyncio.Event()
-        self._settled = asyncio.Event()
+        self.changed: Callable[[], None] = lambda: None
         self._last_take = 0.0
         self._refiller: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Future[None]] = set()
 
     @property
     def count(self) -> int:
@@ -59,28 +60,31 @@ class Pool:
             self._wanted.set()
             self._refiller = asyncio.create_task(self._refill())
 
-    async def take(self) -> SandboxClient:
-        """A ready sandbox. Raises BackendUnavailable."""
-        client = None
+    def pop(self) -> SandboxClient | None:
+        """A spare that is ready, or None."""
         self._last_take = time.monotonic()
-        while client is None and self._spares:
+        while self._spares:
+            self._wanted.set()
             client = self._spares.popleft()
-            if not client.alive:
-                await client.destroy()
-                client = None
-        if client is None:
-            client = await self._create()
-        self._wanted.set()
-        return client
+            if client.alive:
+                return client
+            ending = asyncio.ensure_future(client.destroy())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+        return None
+
+    async def create(self, limits: SandboxLimits | None = None) -> SandboxClient:
+        """A new sandbox, with limits of its own or those of the spares. Raises BackendUnavailable."""
+        self._last_take = time.monotonic()
+        return await self._start(limits or self._limits)
+
+    async def _start(self, limits: SandboxLimits) -> SandboxClient:
+        async with self._starts:  # a start keeps a core busy: more at once would only make all of them late
+            return await start_sandbox(self._backend, limits, self._ready_timeout_s)
 
     def wake(self) -> None:
         """There may be room for spares again."""
         self._wanted.set()
-
-    async def wait_for_spare(self) -> None:
-        """Until a spare that is being started is ready, or has failed to start."""
-        self._settled.clear()
-        await self._settled.wait()
 
     async def close(self) -> None:
         """End all spares."""
@@ -88,12 +92,8 @@ class Pool:
             self._refiller.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._refiller
-        await asyncio.gather(*(client.destroy() for client in self._spares), return_exceptions=True)
+        await asyncio.gather(*(client.destroy() for client in self._spares), *self._ending, return_exceptions=True)
         self._spares.clear()
-
-    async def _create(self) -> SandboxClient:
-        async with self._starts:  # a start keeps a core busy: more at once would only make all of them late
-            return await start_sandbox(self._backend, self._limits, self._ready_timeout_s)
 
     async def _refill(self) -> None:
         failures, delay = 0, 0.0
@@ -107,7 +107,7 @@ class Pool:
                     break
                 self._starting += 1
                 try:
-                    self._spares.append(await self._create())
+                    self._spares.append(await self._start(self._limits))
                     failures = 0
                 except Exception as error:  # whatever it was, spares must be tried again
                     delay = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
@@ -116,7 +116,7 @@ class Pool:
                     log.warning("spare failed", cause=cause, retry_s=delay)
                 finally:
                     self._starting -= 1
-                    self._settled.set()
+                    self.changed()
                 if failures:
                     await asyncio.sleep(delay)
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import mimetypes
 from dataclasses import dataclass, field
+from typing import Final
 
 from runner.agent.protocol import Json
 from runner.conversations.output import StreamText
 from runner.model import ChangeKind, FileEntry, InterpreterState, Outcome
 
+MAX_FILES_BYTES: Final = 6 << 20
+_FILE_BYTES: Final = 250  # of a file's record, without its path
+_NAME, _MESSAGE, _TRACEBACK = 200, 16 << 10, 64 << 10
+_LINES: Final = 1 << 31
+_LEFT_OUT: Final = "\n… {count} characters left out …\n"
 _TYPES = {
     ".md": "text/markdown",
     ".typ": "text/x-typst",
@@ -42,7 +48,11 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Everything a caller learns about a run."""
+    """Everything a caller learns about a run.
+
+    ``files_error``: nothing of what it changed was stored, and why. ``record_error``: it is not kept, or not
+    whole, and why. ``results_dropped`` and ``files_dropped`` count what is not listed.
+    """
 
     execution_id: str
     outcome: Outcome
@@ -61,6 +71,8 @@ class RunResult:
     files_error: Json | None = None
     skipped: list[Json] = field(default_factory=list)
     results_dropped: int = 0
+    files_dropped: int = 0
+    record_error: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +91,56 @@ def media_type(path: str) -> str:
     name = path.rpartition("/")[2].lower()
     ending = "." + name.rpartition(".")[2]
     return _TYPES.get(ending) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def nothing_ran(
+    execution_id: str, outcome: Outcome, version: int, interpreter: InterpreterState, reason: str
+) -> RunResult:
+    """The result of a run of which nothing was executed, or nothing is known."""
+    nothing = StreamText("", False, 0, None)
+    return RunResult(
+        execution_id=execution_id,
+        outcome=outcome,
+        exit_code=None,
+        signal=None,
+        duration_ms=0,
+        peak_memory_bytes=None,
+        stdout=nothing,
+        stderr=nothing,
+        results=[],
+        error=None,
+        interpreter=interpreter,
+        interpreter_reason=reason,
+        version=version,
+    )
+
+
+def bounded_files(files: list[Artifact]) -> tuple[list[Artifact], int]:
+    """As many files as a result lists, and the number of those that it does not."""
+    size = 0
+    for at, artifact in enumerate(files):
+        size += _FILE_BYTES + 2 * len(artifact.path.encode("utf-8", "replace"))
+        if size > MAX_FILES_BYTES:
+            return files[:at], len(files) - at
+    return files, 0
+
+
+def bounded_error(error: Json | None) -> Json | None:
+    """An exception as a result tells it: message and traceback of a bounded length, both ends kept."""
+    if error is None:
+        return None
+    line = error.get("line")
+    return {
+        "name": _short(str(error.get("name", "")), _NAME),
+        "message": _short(str(error.get("message", "")), _MESSAGE),
+        "traceback": _short(str(error.get("traceback", "")), _TRACEBACK),
+        "line": line if isinstance(line, int) and 0 <= line < _LINES else None,
+    }
+
+
+def _short(text: str, limit: int) -> str:
+    """At most ``limit`` characters of a text, and a note about the rest."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return text[:half] + _LEFT_OUT.format(count=len(text) - 2 * half) + text[-half:]

@@ -5,54 +5,66 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from runner.agent.protocol import Json
 from runner.backends.base import Backend, BackendReport
+from runner.conversations import listing
+from runner.conversations.admission import Admission
 from runner.conversations.config import ConversationsConfig
 from runner.conversations.conversation import Conversation, new_execution_id
-from runner.conversations.execution import Listener
 from runner.conversations.output import StoredBlob
 from runner.conversations.pool import Pool
-from runner.conversations.result import RunResult
-from runner.errors import BackendUnavailable, CapacityReached, InvalidRequest, NotFound
-from runner.interpreter.client import SandboxClient
+from runner.conversations.reaper import Reaper
+from runner.conversations.records import Claim, claimed, outcome
+from runner.conversations.residents import Residents
+from runner.conversations.runs import Running, Runs
+from runner.conversations.settings import ConversationSettings
+from runner.errors import BackendUnavailable, Busy, Conflict, InvalidRequest, NotFound, StoreFailed
 from runner.limits.config import LimitsConfig
+from runner.limits.pressure import Pressure
 from runner.model import RunRequest
 from runner.telemetry.logs import logger
 from runner.workspace.base import ByteStream
 from runner.workspace.history import Workspace
+from runner.workspace.owners import Owners
 from runner.workspace.paths import check_conversation_id
 from runner.workspace.workspaces import Workspaces
 
-_SWEEP_S = 5.0
-_MAX_ENV_BYTES = 64 << 10
-_STOP_S = 8.0
+_OBEY_S, _KILL_S = 8.0, 4.0  # how long interrupted runs have to end, and killed ones to be told of
+_PURGE_S = 60.0
 _FORBIDDEN_ENV = ("LD_", "PYTHON")
 log = logger("conversations")
 
 
 class ConversationService:
-    """What every surface calls."""
+    """What every surface calls. ``tenant_limit``: how many sandboxes a tenant may have, None for no limit."""
 
     def __init__(
         self,
         backend: Backend,
         report: BackendReport,
         workspaces: Workspaces,
+        owners: Owners,
         config: ConversationsConfig,
         limits: LimitsConfig,
+        pressure: Pressure | None = None,
+        tenant_limit: Callable[[str], int | None] = lambda tenant: None,
     ) -> None:
-        self.report = report
-        self.limits = limits
-        self._backend, self._workspaces, self._config = backend, workspaces, config
-        self._conversations: dict[tuple[str, str], Conversation] = {}
+        self.report, self.limits = report, limits
+        self._backend, self._config, self._pressure = backend, config, pressure
+        self._workspaces, self._owners = workspaces, owners
         self._pool = Pool(backend, limits.sandbox, config.pool_size, config.ready_timeout_s, self._may_grow)
-        self._runs: set[asyncio.Task[RunResult]] = set()
-        self._reaper: asyncio.Task[None] | None = None
-        self._admission = asyncio.Lock()
-        self._acquiring = 0
+        self.admission = Admission(self._pool, config.max_live, limits.queue, pressure, tenant_limit)
+        self._pool.changed = self.admission.kick
+        self._residents = Residents()
+        self._reaper = Reaper(self._residents, self.admission.kick)
+        self.runs = Runs()
+        self._draining: asyncio.Task[None] | None = None
+        self._purges: dict[Conversation, asyncio.Task[None]] = {}
+
+    def _may_grow(self) -> bool:
+        return self.admission.may_grow()
 
     # -- life of the service -----------------------------------------------------------------------------------
 
@@ -63,24 +75,47 @@ class ConversationService:
             log.warning("removed sandboxes of a dead runner", count=left)
         if self.report.available:
             self._pool.start()
-        self._reaper = asyncio.create_task(self._reap())
+        self._reaper.start()
+
+    async def drain(self, grace_s: float | None = None) -> None:
+        """Take no new work: what waits is sent away with Stopping, what runs may finish for ``grace_s`` (default:
+        the setting) and is then interrupted. Returns when every run has its result, at most 12 s after that.
+        """
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain(grace_s))
+        await asyncio.shield(self._draining)
+
+    async def _drain(self, grace_s: float | None) -> None:
+        self.admission.stop()
+        for conversation in self._residents:
+            conversation.lock.refuse(self.admission.stopped)
+        going_on = self.runs.active()
+        if await self.runs.wait(self._config.stop_grace_s if grace_s is None else grace_s):
+            return
+        log.info("interrupting runs", going_on=self.runs.active(), of=going_on)
+        await asyncio.gather(*(c.interrupt_all() for c in self._residents), return_exceptions=True)
+        if not await self.runs.wait(_OBEY_S):
+            log.warning("runs did not end in time", going_on=self.runs.active())
+            await asyncio.gather(*(c.kill() for c in self._residents), return_exceptions=True)
+            await self.runs.wait(_KILL_S)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no new work is taken."""
+        return self.admission.stopping
 
     async def close(self) -> None:
         """Interrupt what runs, let it store its files, then end every sandbox."""
-        if self._reaper is not None:
-            self._reaper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reaper
+        await self.drain(0.0)
+        await self._reaper.close()
         await self._pool.close()
-        await asyncio.gather(*(c.close() for c in self._conversations.values()), return_exceptions=True)
-        if self._runs:
-            await asyncio.wait(self._runs, timeout=_STOP_S)
-        await asyncio.gather(*(c.drop(None) for c in self._conversations.values()), return_exceptions=True)
+        await asyncio.gather(*(c.drop(None) for c in self._residents), return_exceptions=True)
+        await self.admission.settle()
 
     @property
     def live(self) -> int:
         """Sandboxes in use by conversations."""
-        return sum(conversation.alive for conversation in self._conversations.values())
+        return self.admission.live
 
     @property
     def spares(self) -> int:
@@ -92,91 +127,180 @@ class ConversationService:
         """How many sandboxes are to wait."""
         return self._config.pool_size
 
+    @property
+    def pressure(self) -> dict[str, str]:
+        """What the host is short of: ``ok``, ``short`` or ``unknown`` for each resource."""
+        return self._pressure.state() if self._pressure is not None else {}
+
+    def check_upload(self, size: int | None = None) -> None:
+        """Whether the disk can take ``size`` more bytes; call before an upload, and while its bytes come.
+
+        Raises StoreFull while there is still room for the commits of running cells.
+        """
+        if self._pressure is not None:
+            self._pressure.check_disk(size or 0)
+
     # -- conversations -----------------------------------------------------------------------------------------
 
     async def find(self, tenant: str, identifier: str) -> Conversation:
         """A conversation that exists. Raises NotFound."""
-        known = self._known(tenant, identifier)
+        known = self._residents.get((tenant, check_conversation_id(identifier)))
         if known is not None:
             return known
         workspace = await self._workspaces.find(tenant, identifier)
         if workspace is None:
             raise NotFound(f"there is no conversation {identifier!r}: create it with PUT, or check the id")
-        return self._remember(workspace, known=True)
+        return await self._remember(workspace, known=True)
 
     async def ensure(self, tenant: str, identifier: str) -> tuple[Conversation, bool]:
         """A conversation, made when there is none; the second value says whether it was."""
-        known = self._known(tenant, identifier)
+        known = self._residents.get((tenant, check_conversation_id(identifier)))
         if known is not None:
             return known, False
         workspace, created = await self._workspaces.create(tenant, identifier)
-        return self._remember(workspace, known=not created), created
+        return await self._remember(workspace, known=not created), created
 
-    def _known(self, tenant: str, identifier: str) -> Conversation | None:
-        """A conversation that this process has in memory; being asked for counts as use."""
-        conversation = self._conversations.get((tenant, check_conversation_id(identifier)))
-        if conversation is not None:
-            conversation.last_used = time.monotonic()
-        return conversation
+    async def _remember(self, workspace: Workspace, *, known: bool) -> Conversation:
+        settings = ConversationSettings.stored(await workspace.settings())
+        conversation = Conversation(
+            workspace,
+            self.limits,
+            self.admission,
+            self._owners,
+            self._config.idle_ttl_s,
+            known=known,
+        )
+        conversation.apply(settings)
+        return self._residents.add(conversation)
 
-    def _remember(self, workspace: Workspace, *, known: bool) -> Conversation:
-        key = (workspace.tenant, workspace.id)
-        conversation = self._conversations.get(key)
-        if conversation is None:
-            conversation = Conversation(workspace, self._workspaces, self.limits, known=known)
-            self._conversations[key] = conversation
-        return conversation
+    async def page(
+        self, tenant: str, after: str | None, limit: int, labels: Mapping[str, str] | None = None
+    ) -> listing.Page:
+        """Conversations in order, greater than ``after``, that have all of ``labels``."""
+        return await listing.page(self._workspaces, tenant, after, limit, labels)
 
-    async def page(self, tenant: str, after: str | None, limit: int) -> list[str]:
-        """Ids, in order, greater than ``after``."""
-        return await self._workspaces.list(tenant, after, limit)
+    async def describe(self, conversation: Conversation) -> listing.Description:
+        """A conversation with its settings as they are in effect."""
+        return listing.Description.of(conversation)
+
+    async def configure(self, conversation: Conversation, changes: Mapping[str, Any]) -> listing.Description:
+        """Change settings: of ``labels``, ``idle_ttl_ms``, ``limits`` and ``network`` those that are given, each as
+        a whole; None puts the deployment's value back. What is above the deployment's is lowered to it.
+
+        Raises InvalidRequest, and Conflict when the files there are take more than the new limit.
+        """
+        async with conversation.configuring:
+            before = conversation.settings
+            settings = before.changed(changes)
+            if settings != before:
+                room_before = conversation.effective.sandbox.workspace_bytes
+                conversation.apply(settings)
+                try:
+                    _check_room(conversation, room_before)
+                    await conversation.workspace.set_settings(settings.json())
+                except BaseException:
+                    conversation.apply(before)
+                    raise
+        return await self.describe(conversation)
+
+    async def fork(self, tenant: str, identifier: str, version: int | None, new: str) -> Conversation:
+        """A new conversation with the files of a version (None: as they are now) and the limits of this one.
+
+        Raises NotFound, and Conflict when the new id is taken.
+        """
+        source = await self.find(tenant, identifier)
+        workspace = await self._workspaces.fork(source.workspace, version, new)
+        made = await self._remember(workspace, known=True)
+        own = source.settings.own()
+        if own:
+            await self.configure(made, own)
+        return made
 
     async def purge(self, tenant: str, identifier: str) -> None:
-        """Delete a conversation with all its versions; idempotent. Raises Busy."""
+        """Delete a conversation with all its versions; idempotent, and done to its end once it was begun.
+
+        Raises Busy when what runs in it cannot be ended.
+        """
         try:
             conversation = await self.find(tenant, identifier)
         except NotFound:
             return
-        await conversation.close()
-        async with conversation.lock:
-            await conversation.drop(None)
+        except StoreFailed:  # one that is damaged has no sandbox, and can still be deleted
             await self._workspaces.purge(tenant, identifier)
-            if self._conversations.get(conversation.key) is conversation:
-                del self._conversations[conversation.key]
+            return
+        task = self._purges.get(conversation)
+        if task is None:
+            task = self._purges[conversation] = asyncio.create_task(self._purge(conversation))
+            task.add_done_callback(lambda _: self._purges.pop(conversation, None))
+        await asyncio.shield(task)
 
-    async def labels(self, conversation: Conversation) -> dict[str, str]:
-        """A conversation's labels."""
-        workspace = conversation.workspace
-        record = await self._workspaces.read_record(workspace.tenant, "conversation", workspace.id)
-        if record is None or record.get("incarnation") != workspace.incarnation:
-            return {}
-        return dict(record["labels"])
-
-    async def set_labels(self, conversation: Conversation, labels: Mapping[str, str]) -> None:
-        """Replace a conversation's labels."""
-        if dict(labels) != await self.labels(conversation):
-            workspace = conversation.workspace
-            payload = {"labels": dict(labels), "incarnation": workspace.incarnation}
-            await self._workspaces.put_record(workspace.tenant, "conversation", workspace.id, payload)
+    async def _purge(self, conversation: Conversation) -> None:
+        conversation.closing = True
+        try:
+            await conversation.stop()
+            async with asyncio.timeout(_PURGE_S):
+                await conversation.lock.acquire()
+            try:
+                await conversation.drop(None)
+                with contextlib.suppress(NotFound):  # another runner was faster
+                    await conversation.workspace.purge()
+            finally:
+                conversation.lock.release()
+            self._residents.forget(conversation)
+        except TimeoutError:
+            raise Busy(
+                "what runs in the conversation has not ended yet; send this again", retry_after_ms=5000
+            ) from None
+        finally:
+            conversation.closing = conversation.workspace.purged
 
     # -- runs --------------------------------------------------------------------------------------------------
 
-    async def run(
-        self,
-        tenant: str,
-        identifier: str,
-        request: RunRequest,
-        listener: Listener | None = None,
-        execution_id: str | None = None,
-    ) -> RunResult:
-        """Run a cell in a conversation. A caller who goes away does not stop it: its result is stored."""
+    async def begin(self, tenant: str, identifier: str, request: RunRequest, *, key: str | None = None) -> Running:
+        """Begin a run in a conversation; it waits for its turn and goes on whether or not somebody waits for it.
+
+        ``key`` is an Idempotency-Key: the run that was begun under it before is given again, whatever became of
+        it. A run that is refused before it begins claims no key. Raises KeyReused.
+        """
+        asked_at = time.monotonic()
         self._check(request)
+        if key is None:  # with one, what was begun before is still answered
+            self.admission.check_open()
+        claim = None if key is None else Claim.of(key, request)
         conversation, _ = await self.ensure(tenant, identifier)
-        work = conversation.run(execution_id or new_execution_id(), request, self._acquire, listener)
-        task = asyncio.create_task(work)
-        self._runs.add(task)
-        task.add_done_callback(self._runs.discard)
-        return await asyncio.shield(task)
+        if claim is not None:
+            earlier = await self._begun_under(conversation.workspace, claim)
+            if earlier is not None:
+                return earlier
+        if not self.report.available:
+            raise BackendUnavailable(self.report.detail or "no backend is available")
+        return self.runs.start(
+            conversation.workspace,
+            new_execution_id(),
+            claim,
+            lambda running: conversation.run(running, request, asked_at),
+        )
+
+    async def _begun_under(self, workspace: Workspace, claim: Claim) -> Running | None:
+        """The run that came before under this key. Nothing is awaited between the last look and None."""
+        known = self.runs.find_claim(workspace, claim)
+        if known is None:
+            execution_id = await claimed(workspace, claim)
+            known = self.runs.find_claim(workspace, claim)
+            if known is None and execution_id is not None:
+                return Running.stored(execution_id, await outcome(workspace, self._owners, execution_id), replayed=True)
+        return known and known.again()
+
+    async def execution(self, tenant: str, identifier: str, execution_id: str) -> Running:
+        """A run of a conversation, going on or ended. One that was begun and is gone has ended as lost.
+
+        Raises NotFound.
+        """
+        workspace = (await self.find(tenant, identifier)).workspace
+        known = self.runs.find(workspace, execution_id)
+        if known is None:
+            return Running.stored(execution_id, await outcome(workspace, self._owners, execution_id))
+        return known
 
     def _check(self, request: RunRequest) -> None:
         size = len(request.code.encode("utf-8", "surrogatepass"))
@@ -193,9 +317,10 @@ class ConversationService:
                 limit=self.limits.max_stdin_bytes,
             )
         env_size = sum(len(name) + len(value.encode()) for name, value in request.env.items())
-        if env_size > _MAX_ENV_BYTES:
+        if env_size > self.limits.max_env_bytes:
             raise InvalidRequest(
-                f"env holds {env_size} bytes, the limit is {_MAX_ENV_BYTES}: put data into a file instead"
+                f"env holds {env_size} bytes, the limit is {self.limits.max_env_bytes}: put data into a file instead",
+                limit=self.limits.max_env_bytes,
             )
         for name, value in request.env.items():
             if not name or "=" in name or "\0" in name + value:
@@ -213,80 +338,21 @@ class ConversationService:
         self, tenant: str, identifier: str, execution_id: str, name: str, number: int | None
     ) -> tuple[StoredBlob, ByteStream]:
         """Something a result refers to: ``results`` with a number, or ``stdout``/``stderr``. Raises NotFound."""
-        conversation = await self.find(tenant, identifier)
-        record = await self._workspaces.read_record(tenant, "execution", execution_id)
-        owner = {"conversation": identifier, "incarnation": conversation.workspace.incarnation}
-        if record is None or any(record.get(name) != value for name, value in owner.items()):
-            raise NotFound("there is no such execution, or nothing of it was kept")
-        entry = self._entry(record, name, number)
-        if entry is None:
+        running = await self.execution(tenant, identifier, execution_id)
+        blob = running.output(name) if number is None else running.shown(number)
+        if blob is None:
             raise NotFound("this execution has no such result")
-        blob = StoredBlob(str(entry[0]), int(entry[1]), str(entry[2]))
-        return blob, await conversation.workspace.open_blob(blob.blob, blob.size)
+        workspace = (await self.find(tenant, identifier)).workspace
+        return blob, await workspace.open_blob(blob.blob, blob.size)
 
-    @staticmethod
-    def _entry(record: Json, name: str, number: int | None) -> list[Any] | None:
-        entries = record["results"]
-        if number is None:
-            found: list[Any] | None = record["streams"].get(name)
-        else:
-            found = entries[number] if 0 <= number < len(entries) else None
-        return found
 
-    # -- sandboxes ---------------------------------------------------------------------------------------------
-
-    def _may_grow(self) -> bool:
-        return self.live + self._acquiring + self._pool.count < self._config.max_live
-
-    async def _acquire(self) -> SandboxClient:
-        """A sandbox for a conversation; at the cap the longest idle one is dropped. Raises CapacityReached."""
-        if not self.report.available:
-            raise BackendUnavailable(self.report.detail or "no backend is available")
-        async with self._admission:
-            while not (self._pool.ready or self._may_grow()):
-                if self._pool.count:
-                    await self._pool.wait_for_spare()
-                elif not await self._evict():
-                    raise CapacityReached(
-                        f"all {self._config.max_live} sandboxes are busy; try again soon, or raise "
-                        "SANDBOX_MAX_SESSIONS",
-                        limit=self._config.max_live,
-                        retry_after_ms=1000,
-                    )
-            self._acquiring += 1
-        try:
-            return await self._pool.take()
-        finally:
-            self._acquiring -= 1
-
-    async def _evict(self) -> bool:
-        idle = [c for c in self._conversations.values() if c.mirror is not None and not c.busy]
-        if not idle:
-            return False
-        victim = min(idle, key=lambda conversation: conversation.last_used)
-        async with victim.held():
-            await victim.drop("evicted")
-        log.info("evicted", conversation=victim.workspace.id)
-        return True
-
-    async def _reap(self) -> None:
-        while True:
-            await asyncio.sleep(min(_SWEEP_S, self._config.idle_ttl_s / 2))
-            for conversation in list(self._conversations.values()):
-                try:
-                    await self._reap_one(conversation, time.monotonic() - self._config.idle_ttl_s)
-                except Exception:  # one that cannot be ended must not keep the others alive
-                    log.exception("could not reap", conversation=conversation.workspace.id)
-            self._pool.wake()
-
-    async def _reap_one(self, conversation: Conversation, deadline: float) -> None:
-        """End a sandbox that is idle or dead, and forget a conversation that has been without one for long."""
-        if conversation.busy:
-            return
-        idle = conversation.last_used < deadline
-        if conversation.mirror is None:
-            if idle and self._conversations.get(conversation.key) is conversation:
-                del self._conversations[conversation.key]
-        elif idle or not conversation.alive:
-            async with conversation.held():
-                await conversation.drop("idle" if idle else "sandbox_lost")
+def _check_room(conversation: Conversation, before: int) -> None:
+    """A workspace may not be made smaller than what lies in it: no sandbox could hold its files."""
+    room, used = conversation.effective.sandbox.workspace_bytes, conversation.workspace.size_bytes
+    if room < before and used > room:
+        raise Conflict(
+            f"the files of the conversation take {used} bytes, and with these limits its workspace would have {room} "
+            "(at most five sixteenths of memory_bytes): delete files first, or ask for more",
+            used=used,
+            limit=room,
+        )

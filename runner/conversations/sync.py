@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from runner.errors import TooLarge
-from runner.interpreter.client import INLINE, ChangedFile, Outgoing, RunEnd, SandboxClient
-from runner.model import FileChange, FileEntry
+from runner.errors import QuotaExceeded, TooLarge
+from runner.interpreter.client import (
+    FETCH_BYTES,
+    FETCH_FILES,
+    INLINE,
+    ChangedFile,
+    Outgoing,
+    RunEnd,
+    SandboxClient,
+)
+from runner.model import FileChange, FileEntry, RunLimits
 from runner.workspace.history import CommitResult, Workspace
 from runner.workspace.manifest import Cause
+from runner.workspace.paths import STANDING_FOLDERS, parents
 
 T = TypeVar("T")
 
 _FETCHES_AT_ONCE = 8
+_BATCHES_AT_ONCE = 2
+_FEW = 10  # fewer small files than this are stored sooner one by one
 _READS_AT_ONCE = 32
 
 
@@ -40,7 +51,11 @@ class Mirror:
         gone = [path for path in self._files.keys() | self._strays if path not in files]
         gone += [path for path in self._links if path not in links and path not in files]
         wanted = [entry for path, entry in files.items() if not _same(self._files.get(path), entry)]
+        # A large file that replaces another goes first: the workspace need not have room for both.
+        gone += [entry.path for entry in wanted if entry.size > INLINE and entry.path in self._files]
         links_wanted = {path: target for path, target in links.items() if self._links.get(path) != target}
+        # Folders that lost their last file go too: the next run would report them as empty ones of its own.
+        gone += sorted(_all_folders(self._files, self._links, self._folders) - _all_folders(files, links, folders))
         await self.client.remove(gone)
         for start in range(0, len(wanted), _READS_AT_ONCE):
             batch = await _all([self._outgoing(entry) for entry in wanted[start : start + _READS_AT_ONCE]])
@@ -63,12 +78,13 @@ class Mirror:
         finally:
             await stream.aclose()
 
-    async def pull(self, end: RunEnd, execution_id: str) -> tuple[CommitResult, list[FileChange]]:
+    async def pull(
+        self, end: RunEnd, execution_id: str, limits: RunLimits | None = None
+    ) -> tuple[CommitResult, list[FileChange]]:
         """Store what the run changed and cut a version. Raises TooLarge, QuotaExceeded, SandboxLost."""
-        slots = asyncio.Semaphore(_FETCHES_AT_ONCE)
-        blobs: dict[str, str] = {}
-        fetched = await _all([self._change(change, slots, blobs) for change in end.changes])
-        changes = [change for change in fetched if change is not None]
+        if limits is not None:
+            _check_limits(end, limits)
+        changes = await self._fetch(end.changes)
         result = await self.workspace.commit(
             changes,
             synced_seq=self.draft_seq,
@@ -105,9 +121,36 @@ class Mirror:
         clean = not result.renamed and self.workspace.draft_seq == self.draft_seq
         self.version = result.version if clean else -1
 
-    async def _change(self, change: ChangedFile, slots: asyncio.Semaphore, blobs: dict[str, str]) -> FileChange | None:
+    async def _fetch(self, reported: Sequence[ChangedFile]) -> list[FileChange]:
+        """Bring in all that changed, small files many at a time; the changes in the order of the report."""
+        blobs: dict[str, str] = {}
+        small = [change for change in reported if change.change != "deleted" and change.size <= INLINE]
+        if len(small) < _FEW:
+            small = []
+        batched = {change.path for change in small}
+        slots, batch_slots = asyncio.Semaphore(_FETCHES_AT_ONCE), asyncio.Semaphore(_BATCHES_AT_ONCE)
+        fetched = await _all([
+            *(self._fetch_small(batch, batch_slots, blobs) for batch in _batches(small)),
+            *(self._fetch_one(change, slots, blobs) for change in reported if change.path not in batched),
+        ])  # fmt: skip
+        found = {change.path: change for some in fetched for change in some}
+        return [found[change.path] for change in reported if change.path in found]
+
+    async def _fetch_small(
+        self, batch: list[ChangedFile], slots: asyncio.Semaphore, blobs: dict[str, str]
+    ) -> list[FileChange]:
+        async with slots:
+            contents = await self.client.fetch_many([(change.path, change.size) for change in batch])
+            kept = await self.workspace.adopt_contents(contents, blobs)
+        blobs.update((sha256, blob) for sha256, _, blob in kept)
+        changes = [self._changed(change, *stored) for change, stored in zip(batch, kept, strict=True)]
+        return [change for change in changes if change is not None]
+
+    async def _fetch_one(
+        self, change: ChangedFile, slots: asyncio.Semaphore, blobs: dict[str, str]
+    ) -> list[FileChange]:
         if change.change == "deleted":
-            return FileChange(change.path, "deleted", None) if change.path in self._files else None
+            return [FileChange(change.path, "deleted", None)] if change.path in self._files else []
         limit = self.workspace_limit
         if change.size > limit:
             raise TooLarge(f"{change.path} has {change.size} bytes; a file may have {limit}", limit=limit)
@@ -116,9 +159,13 @@ class Mirror:
                 await staging.write(chunk)
             sha256, size, blob = await self.workspace.adopt_blob(staging, blobs)
             blobs[sha256] = blob
-        before: Mapping[str, FileEntry] = self._files
+        changed = self._changed(change, sha256, size, blob)
+        return [] if changed is None else [changed]
+
+    def _changed(self, change: ChangedFile, sha256: str, size: int, blob: str) -> FileChange | None:
+        """The change as a version notes it; None when the file is what it was."""
         entry = FileEntry(change.path, size, sha256, blob, change.mode, change.modified_ns)
-        known = before.get(change.path)
+        known = self._files.get(change.path)
         if known is not None and known.sha256 == sha256 and known.mode == change.mode:
             return None
         return FileChange(change.path, "created" if known is None else "modified", entry)
@@ -127,6 +174,45 @@ class Mirror:
     def workspace_limit(self) -> int:
         """The most bytes one file of a run may have."""
         return self.workspace.max_bytes
+
+
+def _batches(files: list[ChangedFile]) -> list[list[ChangedFile]]:
+    """Small files in groups that one message can carry."""
+    groups: list[list[ChangedFile]] = []
+    room = 0
+    for file in files:
+        if not groups or len(groups[-1]) >= FETCH_FILES or file.size > room:
+            groups.append([])
+            room = FETCH_BYTES
+        groups[-1].append(file)
+        room -= file.size
+    return groups
+
+
+def _check_limits(end: RunEnd, limits: RunLimits) -> None:
+    """Raises QuotaExceeded when a run changed more than it may store."""
+    files = [change for change in end.changes if change.change != "deleted"]
+    if limits.artifacts is not None and len(files) > limits.artifacts:
+        raise QuotaExceeded(
+            f"the run made or changed {len(files)} files, and may {limits.artifacts} (limits.artifacts of the call, "
+            "SANDBOX_MAX_ARTIFACTS)",
+            limit=limits.artifacts,
+        )
+    for change in files:
+        if limits.artifact_bytes is not None and change.size > limits.artifact_bytes:
+            raise QuotaExceeded(
+                f"{change.path} has {change.size} bytes, and a file of a run may have {limits.artifact_bytes} "
+                "(limits.artifact_bytes of the call, SANDBOX_MAX_ARTIFACT_BYTES)",
+                limit=limits.artifact_bytes,
+            )
+
+
+def _all_folders(files: Iterable[str], links: Iterable[str], folders: Iterable[str]) -> set[str]:
+    """Every folder that there is for these paths, the standing ones too."""
+    return {parent for place in (files, links, folders) for path in place for parent in parents(path)} | {
+        *folders,
+        *STANDING_FOLDERS,
+    }
 
 
 def _same(have: FileEntry | None, want: FileEntry) -> bool:

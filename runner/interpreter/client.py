@@ -21,13 +21,15 @@ from runner.interpreter.stream import AgentStream, Channel, Item
 from runner.model import FileEntry, Language, RunRequest, SandboxUsage
 
 INLINE = 64 << 10
+FETCH_FILES = 500
+FETCH_BYTES = 512 << 10  # with its names well below what a channel may have in flight
 _BATCH = 512 << 10
 _NAMES_AT_ONCE = 500
 _GRACE_S = 15.0
 _START_S = 75.0
 _INTERRUPT_S = 2.0
 _ACK_BYTES = 256 << 10
-__all__ = ["INLINE", "ChangedFile", "Event", "Outgoing", "RunEnd", "SandboxClient"]
+__all__ = ["FETCH_BYTES", "FETCH_FILES", "INLINE", "ChangedFile", "Event", "Outgoing", "RunEnd", "SandboxClient"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,37 @@ class SandboxClient:
                 channel.close()
             else:
                 self.stream.refuse(channel.number)
+
+    async def fetch_many(self, files: Sequence[tuple[str, int]]) -> list[bytes]:
+        """Contents of small files, given by path and size; at most ``FETCH_FILES`` of ``FETCH_BYTES`` together.
+
+        Raises SandboxLost unless each has the size that it is said to have, ProtocolError for an answer to
+        something else.
+        """
+        paths, sizes = [path for path, _ in files], [size for _, size in files]
+        channel = self.stream.open_channel(sum(sizes) + 64 + 16 * len(files))  # one byte more each, and its length
+        ended = False
+        try:
+            body: Json = {"op": "get_many", "paths": paths, "sizes": sizes, "channel": channel.number}
+            reply = await self.stream.request(body)
+            if not reply.get("ok"):
+                ended = True
+                raise SandboxLost("a file could not be read in the sandbox", cause=str(reply)[:500])
+            contents = (await self._take(channel, _GRACE_S + 15)).attachments
+            ended = True
+        finally:
+            if ended:
+                channel.close()
+            else:
+                self.stream.refuse(channel.number)
+        if len(contents) != len(files):
+            raise ProtocolError("the sandbox misbehaved and was ended", cause=f"{len(contents)} of {len(files)} files")
+        for content, (path, size) in zip(contents, files, strict=True):
+            if len(content) != size:
+                raise SandboxLost(
+                    "a file could not be read in the sandbox", cause=f"{path!r}: {len(content)} bytes of {size}"[:500]
+                )
+        return list(contents)
 
     @staticmethod
     def _check(reply: Json) -> None:

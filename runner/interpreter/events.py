@@ -56,6 +56,9 @@ class RunEnd:
     folders: list[str] | None = None
     skipped: list[Json] = field(default_factory=list)
     truncated: bool = False
+    displays_dropped: int = 0
+    unusable: bool = False
+    """No interpreter comes up in this sandbox any more."""
 
 
 @dataclass
@@ -183,6 +186,8 @@ def _run_end(body: Json, language: str, earlier: _Changes) -> RunEnd:
             folders=earlier.folders + _folders(changes["folders"]) if "folders" in changes else None,
             skipped=skipped,
             truncated=bool(changes.get("truncated")),
+            displays_dropped=max(0, int(body.get("displays_dropped", 0))),
+            unusable=bool(body.get("unusable")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ProtocolError("the sandbox misbehaved and was ended", cause=f"malformed end: {error!r}") from None

@@ -18,6 +18,7 @@ from runner.agent.protocol import (
     DATA,
     END,
     MAX_PAYLOAD,
+    MAX_REPORT,
     MESSAGE,
     PADDING,
     PART,
@@ -39,7 +40,11 @@ _REPLY_LIMIT_S = 30.0
 
 
 class Item(NamedTuple):
-    """What arrives on a channel: a message, or raw bytes, or the end (neither); ``aborted`` says why it broke off."""
+    """What arrives on a channel: a message, or raw bytes, or the end (neither); ``aborted`` says why it broke off.
+
+    ``size`` counts every byte of it on the wire: what is acknowledged by it must not be less than what the agent
+    holds back, or both would wait for each other.
+    """
 
     body: Json | None = None
     attachments: tuple[bytes, ...] = ()
@@ -49,21 +54,35 @@ class Item(NamedTuple):
 
 
 class Channel:
-    """The receiving side of one channel; credit is granted as items are taken, so that little waits here."""
+    """The receiving side of one channel; credit is granted as items are taken, so that little waits here.
 
-    def __init__(self, stream: AgentStream, number: int) -> None:
+    ``at_most`` bytes may come in all, where the caller knows how many there can be.
+    """
+
+    def __init__(self, stream: AgentStream, number: int, at_most: int | None = None) -> None:
         self.number = number
+        self._left = at_most
         self._stream = stream
         self._items: deque[Item] = deque()
         self._arrived = asyncio.Event()
         self._waiting = 0
         self._ungranted = 0
+        self._partial = 0
+
+    def part(self, size: int) -> int:
+        """A piece of a message came; gives how many bytes of it there are by now."""
+        self._partial += size
+        return self._partial
 
     def received(self, size: int) -> None:
         """Bytes arrived that cost the other end credit. Raises ProtocolViolation beyond what was granted."""
         self._ungranted += size
         if self._ungranted > CREDIT_WINDOW:
             raise ProtocolViolation("more bytes on a channel than were granted")
+        if self._left is not None:
+            self._left -= size
+            if self._left < 0:
+                raise ProtocolViolation("more bytes on a channel than were asked for")
         self.grant_more()
 
     def grant_more(self) -> None:
@@ -74,6 +93,7 @@ class Channel:
 
     def add(self, item: Item) -> None:
         """A whole item arrived."""
+        self._partial = 0
         self._waiting += item.size
         self._items.append(item)
         self._arrived.set()
@@ -108,7 +128,7 @@ class AgentStream:
         self.ready = asyncio.Event()
         self.preload_failed: dict[str, str] = {}
         self._reader, self._writer = reader, writer
-        self._decoder, self._assembler, self._control = Decoder(), Assembler(), Assembler(_MAX_CONTROL)
+        self._decoder, self._assembler, self._control = Decoder(), Assembler(MAX_REPORT), Assembler(_MAX_CONTROL)
         self._outbox = Outbox(secrets.randbits(31) + 1)
         self._channels: dict[int, Channel] = {}
         self._replies: dict[int, asyncio.Future[Json]] = {}
@@ -167,10 +187,10 @@ class AgentStream:
         self._outbox.message(CONTROL, body)
         self._kick()
 
-    def open_channel(self) -> Channel:
-        """A new channel to receive on."""
+    def open_channel(self, at_most: int | None = None) -> Channel:
+        """A new channel to receive on, at most so many bytes in all."""
         number = next(self._numbers)
-        channel = self._channels[number] = Channel(self, number)
+        channel = self._channels[number] = Channel(self, number, at_most)
         return channel
 
     def close_channel(self, number: int) -> None:
@@ -301,9 +321,10 @@ class AgentStream:
 
     def _on_message(self, frame: Frame, channel: Channel) -> None:
         whole = self._assembler.add(frame)
+        size = channel.part(len(frame.payload))
         if whole is not None:
             body, attachments = whole
-            channel.add(Item(body, tuple(attachments), size=len(frame.payload) + sum(map(len, attachments))))
+            channel.add(Item(body, tuple(attachments), size=size))
         channel.received(len(frame.payload))
 
     def _on_control(self, body: Json) -> None:

@@ -33,6 +33,15 @@ class Digest:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as a listing shows it: bytes, and when it was made in seconds of the store's own clock."""
+
+    key: str
+    size: int
+    modified: float
+
+
 class ByteStream(Protocol):
     """Chunks of at most ``CHUNK_BYTES``. ``aclose`` may be called at any time and more than once."""
 
@@ -55,6 +64,9 @@ class Staging(Protocol):
 
     async def finish(self) -> Digest:
         """End writing. May be called again."""
+
+    async def park(self) -> None:
+        """Finish, and hold neither memory nor an open file until the commit: many may wait at once."""
 
     async def commit(self, key: str) -> Digest:
         """Make it the object ``key``, durably. Raises ``KeyExists``. The staging is spent either way."""
@@ -108,5 +120,26 @@ class Store(Protocol):
         A folder may be named that holds no object yet.
         """
 
+    async def objects(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        """Objects directly below the folder ``prefix``, in order, greater than the key ``after``.
+
+        A page may be short, or shorter than ``limit``, only where objects went away meanwhile or it is the last.
+        """
+
+    async def commit_many(self, items: Sequence[tuple[str, Staging]]) -> None:
+        """Commit stagings, each to its key, durably and in few steps; they may be many.
+
+        A key that is there stays as it is. When it raises, some may have been made; all stagings are spent.
+        """
+
+    async def create_many(self, items: Sequence[tuple[str, bytes]]) -> None:
+        """Create small objects, durably and in few steps; else as ``commit_many``."""
+
     async def delete(self, key: str) -> None:
         """Remove an object, durably. A missing one is no error."""
+
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove objects, durably when it returns. Missing ones are no error. Runs behind all other work."""
+
+    async def tidy(self, prefix: str) -> None:
+        """Forget the empty folders at and below ``prefix``, where nobody creates objects any more."""

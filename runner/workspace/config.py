@@ -19,12 +19,18 @@ class WorkspaceConfig:
     """Sizes in bytes. ``max_files`` counts files, links and empty folders together.
 
     ``max_upload_bytes`` defaults to what ``/v1`` takes; the sessions surface keeps its contract's own default.
+    ``keep_versions`` must exceed the versions whose blobs a conversation may name again (see ``reuse``) by some.
+    ``collect_interval_s`` 0 means that nothing is ever removed.
     """
 
     data_dir: Path
     max_upload_bytes: int = 256 * MIB
     workspace_bytes: int = 512 * MIB
     max_files: int = 20_000
+    keep_versions: int = 100
+    keep_days: int = 30
+    keep_executions_days: int = 7
+    collect_interval_s: float = 3600
 
     @classmethod
     def from_env(cls, env: environment.Env, *, uid: int | None = None) -> WorkspaceConfig:
@@ -37,4 +43,8 @@ class WorkspaceConfig:
             max_upload_bytes=environment.size(env, "SANDBOX_MAX_UPLOAD_BYTES", 256 * MIB),
             workspace_bytes=environment.size(env, WORKSPACE_SIZE, 512 * MIB),
             max_files=environment.integer(env, WORKSPACE_FILES, 20_000, minimum=1),
+            keep_versions=environment.integer(env, "SANDBOX_KEEP_VERSIONS", 100, minimum=100),
+            keep_days=environment.integer(env, "SANDBOX_KEEP_DAYS", 30, minimum=1),
+            keep_executions_days=environment.integer(env, "SANDBOX_KEEP_EXECUTIONS_DAYS", 7, minimum=1),
+            collect_interval_s=environment.number(env, "SANDBOX_COLLECT_INTERVAL_SECONDS", 3600),
         )

@@ -10,16 +10,18 @@ Everything here blocks and runs in the store's threads.
 from __future__ import annotations
 
 import errno
+import heapq
 import os
 import re
 import secrets
+import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from runner.errors import StoreFailed, StoreFull
-from runner.workspace.base import KeyExists, KeyMissing
+from runner.workspace.base import KeyExists, KeyMissing, ObjectInfo
 
 MAX_OBJECT_BYTES: Final = 256 << 20
 
@@ -27,7 +29,7 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9][A-Za-z0-9._-
 _STAGED = re.compile(r"[0-9]+-[0-9a-f]{16}\.part")
 _KNOWN_FOLDERS: Final = 65_536
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 @contextmanager
@@ -42,7 +44,7 @@ def door(action: str, key: str) -> Iterator[None]:
 def translate(error: OSError, action: str, key: str) -> StoreFailed:
     """``StoreFailed`` for any ``OSError``. The text sent names no path of this machine; ``cause`` does."""
     cause = f"{action} {key}: {error!r}"
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return StoreFull(
             "The disk that holds the store is full; nothing was stored. Free space on it and send it again.",
             cause=cause,
@@ -98,26 +100,30 @@ class Disk:
 
     def _link(self, staged: str, target: str, key: str) -> None:
         folder = os.path.dirname(target)
-        self._ensure_folder(folder)
+        self.ensure_folder(folder)
         try:
-            try:
-                os.link(staged, target)
-            except FileNotFoundError:  # the folder was removed since we made it
-                self._forget_folders()
-                self._ensure_folder(folder)
-                os.link(staged, target)
+            self.link(staged, target)
         except FileExistsError:
             sync_folder(folder)  # whoever made it may not have come this far yet
             raise KeyExists("The object is already there.", cause=key) from None
         sync_folder(folder)
 
-    def _ensure_folder(self, folder: str) -> None:
+    def link(self, staged: str, target: str) -> None:
+        """Give a staging file its name, which is not durable yet. Raises ``OSError``."""
+        try:
+            os.link(staged, target)
+        except FileNotFoundError:  # the folder was removed since we made it
+            self._forget_folders()
+            self.ensure_folder(os.path.dirname(target))
+            os.link(staged, target)
+
+    def ensure_folder(self, folder: str) -> None:
         """Make a folder and those above it, each durable in its parent."""
         if folder in self._durable:
             return
         if folder != self.objects:
             parent = os.path.dirname(folder)
-            self._ensure_folder(parent)
+            self.ensure_folder(parent)
             with suppress(FileExistsError):
                 os.mkdir(folder, 0o700)
             sync_folder(parent)
@@ -186,15 +192,40 @@ class Disk:
                     break
         return found
 
-    def delete(self, key: str) -> None:
-        """Remove an object and make the removal durable."""
-        path = self.path(key)
-        with door("delete", key):
+    def infos(self, prefix: str, after: str, limit: int) -> list[ObjectInfo]:
+        """Objects directly below a folder, with their sizes and times."""
+        folder = self.path(prefix.rstrip("/"))
+        found: list[ObjectInfo] = []
+        with door("list", prefix):
             try:
+                names = heapq.nsmallest(limit, (name for name in os.listdir(folder) if prefix + name > after))
+            except FileNotFoundError:
+                return []
+            for name in names:
+                with suppress(FileNotFoundError):
+                    info = os.lstat(f"{folder}/{name}")
+                    if stat.S_ISREG(info.st_mode):
+                        found.append(ObjectInfo(prefix + name, info.st_size, info.st_mtime))
+        return found
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove objects in this order and make the removals durable."""
+        folders: dict[str, None] = {}
+        for key in keys:
+            path = self.path(key)
+            with door("delete", key), suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(path)
-            except (FileNotFoundError, NotADirectoryError):
-                return
-            sync_folder(os.path.dirname(path))
+                folders[os.path.dirname(path)] = None
+        for folder in folders:
+            with door("delete", keys[0]), suppress(FileNotFoundError):
+                sync_folder(folder)
+
+    def tidy(self, prefix: str) -> None:
+        """Remove empty folders at and below a folder in which nobody writes any more."""
+        top = self.path(prefix.rstrip("/"))
+        for folder, _, _ in os.walk(top, topdown=False):
+            with suppress(OSError):  # not empty
+                os.rmdir(folder)
 
     def sweep(self) -> int:
         """Remove staging files that a killed runner left; returns how many. Only names of our own form."""

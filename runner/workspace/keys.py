@@ -3,19 +3,29 @@
     t/<tenant>/b/<sha256>-<8 hex>                          blob
     t/<tenant>/c/<id>/<incarnation>/v/<version>.json       manifest, append-only
     t/<tenant>/c/<id>/<incarnation>/d/<seq>.json           draft entry, append-only
+    t/<tenant>/c/<id>/<incarnation>/m/<n>.json             settings of the conversation; the newest counts
+    t/<tenant>/c/<id>/<incarnation>/x/<id>.begin.json      an execution that began
+    t/<tenant>/c/<id>/<incarnation>/x/<id>.end.json        and its one outcome
+    t/<tenant>/c/<id>/<incarnation>/k/<sha256>.json        an idempotency key that was claimed, by its hash
+    t/<tenant>/c/<id>/<incarnation>/o/<n>.json             owner of the live sandbox; n is the fencing number
     t/<tenant>/c/<id>/<incarnation>/purged.json            tombstone of the incarnation
-    t/<tenant>/r/<kind>/<id>/<n>.json                      record, append-only
+    t/<tenant>/r/<kind>/<id>/<n>.json                      record outside a conversation; the newest counts
 
-Numbers are padded, so that the order of keys is the order of numbers.
+Numbers are padded, so that the order of keys is the order of numbers. Executions and claims lie flat in one
+folder each: a new folder would cost two more syncs for every run.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from typing import Final
 
+TENANTS: Final = "t/"
 TOMBSTONE: Final = "purged.json"
+BEGIN: Final = ".begin.json"
+END: Final = ".end.json"
 
 _BLOB = re.compile(r"[0-9a-f]{64}-[0-9a-f]{8}")
 _NUMBERED = re.compile(r"([0-9]{12})\.json")
@@ -35,6 +45,11 @@ def is_blob(name: str) -> bool:
 def blob(tenant: str, name: str) -> str:
     """Key of a blob."""
     return f"t/{tenant}/b/{name}"
+
+
+def blobs(tenant: str) -> str:
+    """Folder of a tenant's blobs."""
+    return f"t/{tenant}/b/"
 
 
 def conversations(tenant: str) -> str:
@@ -82,6 +97,41 @@ def draft(home: str, seq: int) -> str:
     return f"{home}d/{seq:012d}.json"
 
 
+def settings(home: str) -> str:
+    """Folder of the settings of an incarnation."""
+    return f"{home}m/"
+
+
+def executions(home: str) -> str:
+    """Folder of the executions of an incarnation."""
+    return f"{home}x/"
+
+
+def execution_begin(home: str, execution: str) -> str:
+    """Key whose existence says that an execution began."""
+    return f"{home}x/{execution}{BEGIN}"
+
+
+def execution_end(home: str, execution: str) -> str:
+    """Key of the outcome of an execution."""
+    return f"{home}x/{execution}{END}"
+
+
+def claims(home: str) -> str:
+    """Folder of the claimed idempotency keys of an incarnation."""
+    return f"{home}k/"
+
+
+def claim(home: str, key: str) -> str:
+    """Key of a claimed idempotency key, which may be any text."""
+    return f"{home}k/{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+
+
+def owners(home: str) -> str:
+    """Folder of the owners of an incarnation's live sandbox."""
+    return f"{home}o/"
+
+
 def tombstone(home: str) -> str:
     """Key whose existence says that the incarnation was purged."""
     return home + TOMBSTONE
@@ -92,12 +142,17 @@ def records(tenant: str, kind: str, name: str) -> str:
     return f"t/{tenant}/r/{kind}/{name}/"
 
 
-def record(tenant: str, kind: str, name: str, number: int) -> str:
-    """Key of one state of a record."""
-    return f"{records(tenant, kind, name)}{number:012d}.json"
+def records_of(tenant: str, kind: str) -> str:
+    """Folder of all records of a kind."""
+    return f"t/{tenant}/r/{kind}/"
+
+
+def numbered(folder: str, number: int) -> str:
+    """Key of one state in a folder whose newest number counts: settings, owners, records."""
+    return f"{folder}{number:012d}.json"
 
 
 def number_of(key: str) -> int | None:
-    """The number in the last segment of a manifest's, draft entry's or record's key."""
+    """The number in the last segment of a key; None where there is none."""
     match = _NUMBERED.fullmatch(key.rpartition("/")[2])
     return int(match[1]) if match else None

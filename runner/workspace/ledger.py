@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from runner.errors import NotFound, StoreFailed
 from runner.workspace import keys
-from runner.workspace.base import Store
+from runner.workspace.base import KeyExists, Store
 from runner.workspace.codec import (
-    DraftEntry,
     Encoded,
-    decode_draft,
     decode_info,
     decode_manifest,
-    encode_draft,
     encode_manifest,
     whole_at,
 )
+from runner.workspace.drafts import DraftEntry, decode_draft, encode_draft
+from runner.workspace.encoding import decode_record
 from runner.workspace.manifest import Delta, Manifest, VersionInfo
 
 _PAGE: Final = 1000
 _ENCODE_IN_THREAD: Final = 500
+_MANIFESTS_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Whether there is a newer version, a newer draft entry, and who has taken the sandbox since."""
+
+    version: bool
+    draft: bool
+    owner: str | None
 
 
 class Ledger:
@@ -45,17 +57,31 @@ class Ledger:
             if len(page) < _PAGE:
                 return keys.number_of(last) if last else None
 
-    async def moved(self, version: int, seq: int) -> tuple[bool, bool]:
-        """Whether there is a version, and a draft entry, after these numbers."""
+    async def moved(self, version: int, seq: int, fence: int | None = None) -> Moved:
+        """What came after these numbers. All is asked at once: the fence costs a commit no further trip."""
         after = [keys.version(self.home, version + 1), keys.draft(self.home, seq + 1)]
+        folder = keys.owners(self.home)
+        if fence is not None:
+            after += [keys.numbered(folder, fence), keys.numbered(folder, fence + 1)]
         found = await self._store.read_many(after)
-        return found[0] is not None, found[1] is not None
+        owner = None
+        if fence is not None and found[3] is not None:
+            owner = str(decode_record(found[3], after[3]).get("runner"))
+        elif fence is not None and found[2] is None:
+            owner = "unknown"  # superseded so often that the record was removed
+        return Moved(found[0] is not None, found[1] is not None, owner)
 
-    async def chain(self, version: int) -> list[tuple[str, Encoded]]:
-        """The stored manifests that lead to a version, from the whole one on."""
+    async def chain(self, version: int, newest: int | None = None) -> list[tuple[str, Encoded]]:
+        """The stored manifests that lead to a version, from the whole one on.
+
+        ``newest`` (default: this one) tells damage from age: its own chain is never removed in parts.
+        """
         wanted = [keys.version(self.home, n) for n in range(whole_at(version), version + 1)]
         found = await self._store.read_many(wanted)
-        if found[-1] is None:
+        removed = False
+        if None in found and newest is not None and whole_at(version) < whole_at(newest):
+            removed = not await self._store.exists(wanted[0])  # looked at again: it may have gone after it was read
+        if found[-1] is None or removed:
             raise NotFound(f"There is no version {version}; list the versions to see which are kept.")
         return await asyncio.to_thread(self._decode_chain, wanted, found)
 
@@ -64,7 +90,7 @@ class Ledger:
         chain = []
         for key, data in zip(wanted, found, strict=True):
             if data is None:
-                raise _lost(key)
+                raise lost(key)
             chain.append((key, decode_manifest(data, key)))
         return chain
 
@@ -77,7 +103,19 @@ class Ledger:
             if data is None:
                 break
             infos.append(decode_info(data, key))
+        if infos and not await self._store.exists(keys.version(self.home, whole := whole_at(infos[-1].version))):
+            infos = [info for info in infos if whole_at(info.version) != whole]  # a removal was cut off here
         return infos
+
+    async def stored(self, newest: int) -> AsyncIterator[list[tuple[str, bytes]]]:
+        """All kept manifests as they are stored, from ``newest`` downwards, some at a time."""
+        while newest >= 0:
+            wanted = [keys.version(self.home, n) for n in range(newest, max(newest - _MANIFESTS_AT_ONCE, -1), -1)]
+            found = await self._store.read_many(wanted)
+            yield [(key, data) for key, data in zip(wanted, found, strict=True) if data is not None]
+            if found[-1] is None:
+                return
+            newest -= _MANIFESTS_AT_ONCE
 
     async def drafts_after(self, seq: int) -> list[DraftEntry]:
         """Draft entries above ``seq``, all of them and in order."""
@@ -93,7 +131,7 @@ class Ledger:
                 break
         for expected, entry in enumerate(entries, seq + 1):
             if entry.seq != expected:
-                raise _lost(keys.draft(self.home, expected))
+                raise lost(keys.draft(self.home, expected))
         return entries
 
     @staticmethod
@@ -101,13 +139,15 @@ class Ledger:
         entries = []
         for key, data in zip(page, found, strict=True):
             if data is None:
-                raise _lost(key)
+                raise lost(key)
             entries.append(decode_draft(data, key))
         return entries
 
     async def append_draft(self, entry: DraftEntry) -> None:
         """Durable when it returns; ``KeyExists`` when another writer took the number."""
-        await self._store.create(keys.draft(self.home, entry.seq), encode_draft(entry))
+        large = len(entry.changes) > _ENCODE_IN_THREAD
+        data = await asyncio.to_thread(encode_draft, entry) if large else encode_draft(entry)
+        await self._store.create(keys.draft(self.home, entry.seq), data)
 
     async def append_version(self, manifest: Manifest, before: Manifest | None, delta: Delta) -> None:
         """Durable when it returns; ``KeyExists`` when another writer took the number."""
@@ -117,12 +157,18 @@ class Ledger:
             data = encode_manifest(manifest, before, delta)
         await self._store.create(keys.version(self.home, manifest.version), data)
 
+    async def bury(self) -> None:
+        """Write the tombstone, durably. May be called again."""
+        with suppress(KeyExists):
+            await self._store.create(keys.tombstone(self.home), b'{"format":1}')
+
     async def purged(self) -> bool:
         """Whether the incarnation has a tombstone."""
         return await self._store.exists(keys.tombstone(self.home))
 
 
-def _lost(key: str) -> StoreFailed:
+def lost(key: str) -> StoreFailed:
+    """The error for an object that must be there and is not."""
     return StoreFailed(
         f"The store has lost {key.partition('/c/')[2]}; restore it from a backup.",
         cause=f"missing: {key}",

@@ -22,11 +22,15 @@ _INLINE_HASH: Final = 64 << 10
 
 
 class LocalStaging:
-    """A file under way. Up to ``CHUNK_BYTES`` stay in memory: a small one costs one hop to a thread."""
+    """A file under way. Up to ``CHUNK_BYTES`` stay in memory: a small one costs one hop to a thread.
 
-    def __init__(self, disk: Disk, pool: Executor, max_bytes: int) -> None:
+    ``pool`` makes small objects; ``large`` writes and syncs those that have a file.
+    """
+
+    def __init__(self, disk: Disk, pool: Executor, large: Executor, max_bytes: int) -> None:
         self._disk = disk
         self._pool = pool
+        self._large = large
         self._max_bytes = max_bytes
         self._hash = hashlib.sha256()
         self._pending: list[bytes] = []
@@ -70,14 +74,40 @@ class LocalStaging:
             self._digest = Digest(self._hash.hexdigest(), self._size)
         return self._digest
 
+    async def park(self) -> None:
+        """Into its file, which is closed until the commit."""
+        await self.finish()
+        if not self._spent:
+            self._in_file = True
+            await self._hop(self._park, self._take())
+
     async def commit(self, key: str) -> Digest:
         """Make it the object ``key``."""
         digest = await self.finish()
         if self._spent:
             raise StoreFailed("The upload had already ended.", cause=f"second commit, to {key}")
         self._spent = True
-        await self._hop(self._commit, key, b"".join(self._take()))
+        await self._hop(self._commit, key, b"".join(self._take()), small=not self._in_file)
         return digest
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._size
+
+    def hand_over(self) -> bytes | str:
+        """Spend it: its bytes, or the path of its file, closed, which the caller removes. It must be finished."""
+        if self._spent or self._digest is None:
+            raise StoreFailed("The upload had already ended.", cause="hand over of a spent or unfinished staging")
+        self._spent = True
+        with self._file_lock:
+            if not self._path:
+                return b"".join(self._take())
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)
+            self._dropped = True
+            return self._path
 
     async def abort(self) -> None:
         """Drop it, unless a commit was begun."""
@@ -103,9 +133,10 @@ class LocalStaging:
         self._in_file = True
         await self._hop(self._flush, self._take())
 
-    async def _hop(self, work: Callable[..., T], *arguments: object) -> T:
+    async def _hop(self, work: Callable[..., T], *arguments: object, small: bool = False) -> T:
         """Work in a thread that is done even when the caller is cancelled before a thread is free."""
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments))
+        pool = self._pool if small else self._large
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(pool, work, *arguments))
 
     def _flush(self, chunks: list[bytes]) -> None:
         with self._file_lock, door("write", "staging"):
@@ -124,10 +155,24 @@ class LocalStaging:
                 return
             try:
                 with door("write", key):
+                    if self._fd < 0:
+                        self._fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
                     os.fsync(self._fd)
                 self._disk.place(self._path, key)
             finally:
                 self._discard()
+
+    def _park(self, chunks: list[bytes]) -> None:
+        with self._file_lock, door("write", "staging"):
+            if self._dropped:
+                raise StoreFailed("The upload was given up.", cause="write after abort")
+            if not self._path:
+                self._fd, self._path = self._disk.begin()
+            for chunk in chunks:
+                write_all(self._fd, chunk)
+            if self._fd >= 0:
+                fd, self._fd = self._fd, -1
+                os.close(fd)
 
     def _drop(self) -> None:
         with self._file_lock:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from runner.model import FileChange, FileEntry
-from runner.workspace.codec import DraftEntry
+from runner.workspace.drafts import DraftEntry
 from runner.workspace.paths import MAX_PATH_BYTES, MAX_SEGMENT_BYTES, parents
 from runner.workspace.tree import Tree
 
@@ -31,8 +31,9 @@ def apply_run(
     ``newer`` are draft entries that the run had not seen: they stay on top of the result. ``foreign`` are
     paths of the changes that another version has changed since. ``run`` is the number in a new name.
     """
-    touched = {draft.path for draft in newer}
-    above = Tree({draft.path: draft.entry for draft in newer if draft.entry is not None}, {}, ())
+    touched = {path for draft in newer for path in draft.paths}
+    above = Tree({}, {}, ())
+    above.apply(newer)
     for change in changes:
         if change.entry is None and change.path not in foreign:
             target.remove(change.path)
@@ -43,8 +44,8 @@ def apply_run(
     for entry in written:
         path = entry.path
         clash = (path in touched or path in foreign) and not _same(entry, _current(path, target, newer))
-        if clash or _obstacle(path, (target, above)) is not None:
-            renamed[path] = _free_name(path, (target, above), run)
+        if clash or _obstacle(path, target, above) is not None:
+            renamed[path] = _free_name(path, target, above, run)
             entry = replace(entry, path=renamed[path])
         target.put(entry)
     target.set_shape(links, folders)
@@ -57,32 +58,38 @@ def _same(mine: FileEntry, theirs: FileEntry | None) -> bool:
 
 def _current(path: str, target: Tree, newer: Sequence[DraftEntry]) -> FileEntry | None:
     for draft in reversed(newer):
-        if draft.path == path:
-            return draft.entry
+        if path in draft.folders or any(path == link for link, _ in draft.links):
+            return None
+        for changed, entry in reversed(draft.changes):
+            if changed == path:
+                return entry
     return target.get(path)
 
 
-def _obstacle(path: str, trees: Iterable[Tree]) -> str | None:
-    """What keeps a file from lying at ``path``: a file above it, or the path itself, being a folder."""
-    for tree in trees:
-        for parent in parents(path):
-            if tree.get(parent) is not None:
-                return parent
-        if tree.holds_below(path):
-            return path
-    return None
+def _obstacle(path: str, target: Tree, above: Tree) -> str | None:
+    """What keeps a file from lying at ``path``: a file above it, or the path itself, being a folder.
+
+    Links of ``target`` are no obstacle: the run has said which are there now. Those of ``above`` came later.
+    """
+    for parent in parents(path):
+        if target.get(parent) is not None:
+            return parent
+    blocking = above.blocking_parent(path)
+    if blocking is not None:
+        return blocking
+    return path if target.holds_below(path) or above.holds_below(path) else None
 
 
-def _free_name(path: str, trees: Sequence[Tree], run: int) -> str:
+def _free_name(path: str, target: Tree, above: Tree, run: int) -> str:
     """A path near ``path`` where nothing lies and nothing stands in the way."""
-    blocked = _obstacle(path, trees) or path
+    blocked = _obstacle(path, target, above) or path
     rest = path[len(blocked) :]
     attempt = 1
     while True:
         label = f" (run {run})" if attempt == 1 else f" (run {run}, {attempt})"
         candidate = _labelled(blocked, label, len(rest.encode())) + rest
-        taken = any(tree.get(candidate) is not None or tree.is_link(candidate) for tree in trees)
-        if not taken and _obstacle(candidate, trees) is None:
+        taken = any(tree.get(candidate) is not None or tree.is_link(candidate) for tree in (target, above))
+        if not taken and _obstacle(candidate, target, above) is None:
             return candidate
         attempt += 1
 

@@ -18,6 +18,7 @@ MAX_LEVELS: Final = 64
 MAX_TARGET_BYTES: Final = 4095
 
 ROOTS: Final = ("workspace", "work")
+STANDING_FOLDERS: Final = frozenset(("uploads", "downloads", "skills", "outputs"))  # every workspace has them
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -104,6 +105,11 @@ def check_record_name(name: str) -> str:
     if _ID.fullmatch(name):
         return name
     raise InvalidRequest(f"{shown(name)} cannot name a record; use 1 to 128 of A-Z a-z 0-9 . _ -.")
+
+
+def is_record_name(name: str) -> bool:
+    """Whether ``name`` has the form that ``check_record_name`` wants."""
+    return _ID.fullmatch(name) is not None
 
 
 def check_tenant(tenant: str) -> str:

@@ -16,20 +16,20 @@ _NOW: Final = 1 << 62
 
 
 class BlobIndex:
-    """SHA-256 to blob, with the last version that is known to name it."""
+    """SHA-256 to blob, with the last version that is known to name it and the size in bytes."""
 
     def __init__(self) -> None:
-        self._blobs: dict[str, tuple[str, int]] = {}
+        self._blobs: dict[str, tuple[str, int, int]] = {}
 
     def keep(self, entry: FileEntry) -> None:
         """The newest version or the current files name this entry."""
-        self._blobs[entry.sha256] = (entry.blob, _NOW)
+        self._blobs[entry.sha256] = (entry.blob, _NOW, entry.size)
 
     def retire(self, entry: FileEntry, version: int) -> None:
         """``version`` was the last to name this entry at its path."""
         known = self._blobs.get(entry.sha256)
         if known is None or known[0] == entry.blob:
-            self._blobs[entry.sha256] = (entry.blob, version)
+            self._blobs[entry.sha256] = (entry.blob, version, entry.size)
 
     def forget(self, entry: FileEntry) -> None:
         """A draft entry that was superseded before any version named it."""
@@ -37,12 +37,13 @@ class BlobIndex:
         if known is not None and known[0] == entry.blob:
             del self._blobs[entry.sha256]
 
-    def find(self, sha256: str, head: int) -> str | None:
-        """A blob with this content that may be named again, when ``head`` is the newest version."""
+    def find(self, sha256: str, head: int) -> tuple[str, int] | None:
+        """A blob with this content that may be named again, and its size, when ``head`` is the newest version."""
         found = self._blobs.get(sha256)
         if found is None:
             return None
-        if found[1] <= head - WINDOW:
+        blob, version, size = found
+        if version <= head - WINDOW:
             del self._blobs[sha256]
             return None
-        return found[0]
+        return blob, size

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from runner.workspace.codec import DraftEntry, Encoded, replay
+from runner.workspace.codec import Encoded, replay
+from runner.workspace.drafts import DraftEntry
 from runner.workspace.manifest import Delta, Manifest
 from runner.workspace.reuse import BlobIndex
 from runner.workspace.tree import Tree
@@ -33,12 +34,13 @@ class State:
 
     def add_draft(self, draft: DraftEntry) -> None:
         """Lay one more draft entry on top."""
-        old = self.tree.get(draft.path)
-        if old is not None and self.head.files.get(draft.path) != old:
-            self.blobs.forget(old)
+        for path, _ in draft.changes:
+            old = self.tree.get(path)
+            if old is not None and self.head.files.get(path) != old:
+                self.blobs.forget(old)
         self.tree.apply((draft,))
-        if draft.entry is not None:
-            self.blobs.keep(draft.entry)
+        for entry in draft.puts:
+            self.blobs.keep(entry)
         self.unfolded.append(draft)
         self.seq = draft.seq
 
@@ -58,8 +60,10 @@ class State:
         """``head`` is the newest version now, ``delta`` from the last; ``tree`` has the current files."""
         before = self.head
         for draft in self.unfolded:
-            if draft.seq <= head.draft and draft.entry and head.files.get(draft.path) != draft.entry:
-                self.blobs.forget(draft.entry)
+            if draft.seq <= head.draft:
+                for entry in draft.puts:
+                    if head.files.get(entry.path) != entry:
+                        self.blobs.forget(entry)
         for path in (*delta.removed, *(entry.path for entry in delta.put)):
             old = before.files.get(path)
             if old is not None:
@@ -70,6 +74,7 @@ class State:
         self.unfolded = self.newer(head.draft)
         self.seq = max(self.seq, head.draft)
         for draft in self.unfolded:
-            if draft.entry is not None and tree.get(draft.path) == draft.entry:
-                self.blobs.keep(draft.entry)
+            for entry in draft.puts:
+                if tree.get(entry.path) == entry:
+                    self.blobs.keep(entry)
         self.tree = tree

@@ -6,9 +6,36 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from runner.model import FileEntry
-from runner.workspace.codec import DraftEntry
+from runner.workspace.drafts import DraftEntry
 from runner.workspace.manifest import Manifest
 from runner.workspace.paths import parents
+
+
+class Below:
+    """Folder to the number of things that lie below it."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._counts: dict[str, int] = {}
+        for path in paths:
+            self.add(path, 1)
+
+    def __contains__(self, folder: str) -> bool:
+        return folder in self._counts
+
+    def add(self, path: str, step: int) -> None:
+        """One more, or one fewer, at ``path``."""
+        for parent in parents(path):
+            total = self._counts.get(parent, 0) + step
+            if total:
+                self._counts[parent] = total
+            else:
+                del self._counts[parent]
+
+    def copy(self) -> Below:
+        """An independent one."""
+        twin = Below(())
+        twin._counts = self._counts.copy()
+        return twin
 
 
 class Tree:
@@ -19,7 +46,8 @@ class Tree:
         self._links = dict(links)
         self._folders = set(folders)
         self._size = sum(entry.size for entry in self._files.values())
-        self._below: dict[str, int] | None = None
+        self._full: Below | None = None  # below which folders files or links lie; made when first asked for
+        self._hollow: Below | None = None  # below which empty folders lie
         self._shared: Mapping[str, FileEntry] | None = None
         self.edits = 0
 
@@ -35,7 +63,8 @@ class Tree:
         twin._links = self._links.copy()
         twin._folders = self._folders.copy()
         twin._size = self._size
-        twin._below = None if self._below is None else self._below.copy()
+        twin._full = None if self._full is None else self._full.copy()
+        twin._hollow = None if self._hollow is None else self._hollow.copy()
         twin._shared = None
         twin.edits = 0
         return twin
@@ -76,8 +105,12 @@ class Tree:
         return path in self._links
 
     def is_folder(self, path: str) -> bool:
-        """Whether files or links lie below the path, or it is an empty folder."""
-        return path in self._folders or path in self._index()
+        """Whether anything lies below the path, or it is an empty folder."""
+        return path in self._folders or path in self._filled() or path in self._hollows()
+
+    def is_empty_folder(self, path: str) -> bool:
+        """Whether it is a folder with nothing in it."""
+        return path in self._folders
 
     def blocking_parent(self, path: str) -> str | None:
         """The first folder of ``path`` that is in truth a file or a link."""
@@ -88,22 +121,50 @@ class Tree:
 
     def holds_below(self, path: str) -> bool:
         """Whether files or links lie below the path."""
-        return path in self._index()
+        return path in self._filled()
+
+    def below(self, path: str) -> tuple[list[FileEntry], list[tuple[str, str]], list[str]]:
+        """The files, links and empty folders below a folder, each in the order of paths."""
+        start = path + "/"
+        return (
+            [self._files[name] for name in sorted(self._files) if name.startswith(start)],
+            [(name, self._links[name]) for name in sorted(self._links) if name.startswith(start)],
+            [name for name in sorted(self._folders) if name.startswith(start)],
+        )
 
     def put(self, entry: FileEntry) -> None:
-        """Add or replace a file; a link or an empty folder in its way gives way."""
+        """Add or replace a file; links and empty folders in its way give way."""
         path = entry.path
         old = self._files.get(path)
         if old == entry:
             return
-        for place in (*parents(path), path):
-            self._drop_link(place)
-            self._folders.discard(place)
+        self._clear_way(path)
         self._files[path] = entry
         self._size += entry.size - (old.size if old else 0)
         if old is None:
             self._count(path, 1)
         self._changed()
+
+    def put_link(self, path: str, target: str) -> None:
+        """Add or replace a link; other links and empty folders give way, and where a file is it is left out."""
+        if path in self._files or self._file_below(path) or any(parent in self._files for parent in parents(path)):
+            return
+        if self._links.get(path) == target:
+            return
+        self._clear_way(path)
+        self._links[path] = target
+        self._count(path, 1)
+        self._changed()
+
+    def put_folder(self, path: str) -> None:
+        """Add an empty folder; where it contradicts something it is left out."""
+        if not self.is_folder(path) and self._may_be_empty_folder(path):
+            for parent in parents(path):
+                self._drop_folder(parent)
+            self._folders.add(path)
+            if self._hollow is not None:
+                self._hollow.add(path, 1)
+            self._changed()
 
     def remove(self, path: str) -> None:
         """Take away a file, a link, or an empty folder."""
@@ -112,19 +173,21 @@ class Tree:
             self._size -= old.size
             self._count(path, -1)
             self._changed()
-        elif self._drop_link(path):
-            self._changed()
-        elif path in self._folders:
-            self._folders.discard(path)
+        elif self._drop_link(path) or self._drop_folder(path):
             self._changed()
 
     def apply(self, entries: Iterable[DraftEntry]) -> None:
         """Lay draft entries on top."""
         for draft in entries:
-            if draft.entry is None:
-                self.remove(draft.path)
-            else:
-                self.put(draft.entry)
+            for path, entry in draft.changes:
+                if entry is None:
+                    self.remove(path)
+                else:
+                    self.put(entry)
+            for path, target in draft.links:
+                self.put_link(path, target)
+            for path in draft.folders:
+                self.put_folder(path)
 
     def set_shape(self, links: Mapping[str, str] | None, folders: Iterable[str] | None) -> None:
         """Replace all links, or all empty folders; None keeps them. What contradicts a file is left out."""
@@ -136,22 +199,35 @@ class Tree:
                     kept[path] = links[path]
             if kept != self._links:
                 self._links = kept
-                self._below = None
+                self._full = None
                 self._changed()
         wanted = self._folders if folders is None else set(folders)
         empty = {path for path in wanted if self._may_be_empty_folder(path)}
         empty -= {parent for path in empty for parent in parents(path)}
         if empty != self._folders:
             self._folders = empty
+            self._hollow = None
             self._changed()
 
     def _may_be_empty_folder(self, path: str) -> bool:
-        taken = path in self._files or path in self._links or path in self._index()
+        taken = path in self._files or path in self._links or path in self._filled()
         return not taken and self.blocking_parent(path) is None
 
     def _file_below(self, path: str) -> bool:
         start = path + "/"
         return self.holds_below(path) and any(name.startswith(start) for name in self._files)
+
+    def _clear_way(self, path: str) -> None:
+        """Remove links and empty folders at, above and below a place that a file or a link takes."""
+        for place in (*parents(path), path):
+            self._drop_link(place)
+            self._drop_folder(place)
+        if self._links and path in self._filled():
+            for link, _ in self.below(path)[1]:
+                self._drop_link(link)
+        if self._folders and path in self._hollows():
+            for folder in self.below(path)[2]:
+                self._drop_folder(folder)
 
     def _drop_link(self, path: str) -> bool:
         if self._links.pop(path, None) is None:
@@ -159,25 +235,27 @@ class Tree:
         self._count(path, -1)
         return True
 
-    def _index(self) -> dict[str, int]:
-        """Folder to the number of files and links below it, made when it is first asked for."""
-        if self._below is None:
-            self._below = {}
-            for path in self._files:
-                self._count(path, 1)
-            for path in self._links:
-                self._count(path, 1)
-        return self._below
+    def _drop_folder(self, path: str) -> bool:
+        if path not in self._folders:
+            return False
+        self._folders.discard(path)
+        if self._hollow is not None:
+            self._hollow.add(path, -1)
+        return True
+
+    def _filled(self) -> Below:
+        if self._full is None:
+            self._full = Below((*self._files, *self._links))
+        return self._full
+
+    def _hollows(self) -> Below:
+        if self._hollow is None:
+            self._hollow = Below(self._folders)
+        return self._hollow
 
     def _count(self, path: str, step: int) -> None:
-        if self._below is None:
-            return
-        for parent in parents(path):
-            total = self._below.get(parent, 0) + step
-            if total:
-                self._below[parent] = total
-            else:
-                del self._below[parent]
+        if self._full is not None:
+            self._full.add(path, step)
 
     def _changed(self) -> None:
         self._shared = None

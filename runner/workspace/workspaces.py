@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from runner.errors import Conflict
+from runner.errors import Conflict, NotFound, StoreFailed
 from runner.workspace import keys
 from runner.workspace.base import KeyExists, Store
-from runner.workspace.codec import decode_record, encode_record
 from runner.workspace.config import WorkspaceConfig
+from runner.workspace.encoding import Json
 from runner.workspace.history import Workspace
 from runner.workspace.ledger import Ledger
 from runner.workspace.manifest import Cause, Counts, Delta, Manifest, VersionInfo, now
-from runner.workspace.paths import check_conversation_id, check_record_name, check_tenant
+from runner.workspace.paths import check_conversation_id, check_record_name, check_tenant, shown
 from runner.workspace.reuse import BlobIndex
+from runner.workspace.series import Series
 from runner.workspace.state import State
+from runner.workspace.tree import Tree
 
 _LOOKUPS_AT_ONCE: Final = 16
 _RETRIES: Final = 64
@@ -53,14 +54,44 @@ class Workspaces:
                 found = await self._load(tenant, identifier, name)
                 if found is not None:
                     return found, False
-            number = 1 if name is None else int(name) + (1 if purged else 0)
-            ledger = Ledger(self._store, keys.incarnation(tenant, identifier, keys.incarnation_name(number)))
-            first = _first_version()
-            with suppress(KeyExists):  # another was faster: find what it made
-                await ledger.append_version(first, None, Delta((), (), Counts()))
-                state = State(first, (), BlobIndex())
-                return self._keep(Workspace(self._store, self._config, tenant, identifier, ledger, state)), True
+            made = await self._make(tenant, identifier, _next(name, purged), _first_version())
+            if made is not None:
+                return made, True
         raise Conflict("The conversation is being deleted and created again by others; send it again.")
+
+    async def fork(self, source: Workspace, version: int | None, identifier: str) -> Workspace:
+        """A new conversation of the same tenant whose version 0 has the files of ``version`` of ``source``.
+
+        None takes the current files, draft included. Its blobs are shared. Raises ``NotFound`` for a version
+        that is not kept and for a source that was deleted meanwhile, ``Conflict`` when the id is in use.
+        """
+        check_conversation_id(identifier)
+        return await source.alone(lambda: self._fork(source, version, identifier))
+
+    async def _fork(self, source: Workspace, version: int | None, identifier: str) -> Workspace:
+        tree = await source.picture(version)
+        cause = Cause("fork", version=source.version if version is None else version, source=source.id)
+        for _ in range(_RETRIES):
+            name, purged = await self._incarnation(source.tenant, identifier)
+            if name is not None and not purged and await self._lives(source.tenant, identifier):
+                break
+            made = await self._make(source.tenant, identifier, _next(name, purged), _first_version(tree, cause))
+            if made is not None:
+                if await source.is_purged():  # its blobs may be collected: nothing may build on them
+                    await made.purge()
+                    raise NotFound("The conversation was deleted while it was being forked.")
+                return made
+        raise Conflict(f"There is a conversation {shown(identifier)} already; choose another id for the fork.")
+
+    async def _make(self, tenant: str, identifier: str, number: int, first: Manifest) -> Workspace | None:
+        """Write version 0 of an incarnation, durably; None when another was faster: find what it made."""
+        ledger = Ledger(self._store, keys.incarnation(tenant, identifier, keys.incarnation_name(number)))
+        try:
+            await ledger.append_version(first, None, Delta((), (), Counts()))
+        except KeyExists:
+            return None
+        state = State(first, (), BlobIndex())
+        return self._keep(Workspace(self._store, self._config, tenant, identifier, ledger, state))
 
     async def list(self, tenant: str, after: str | None = None, limit: int = 100) -> list[str]:
         """Ids of a tenant's conversations, in order, greater than ``after``."""
@@ -78,12 +109,27 @@ class Workspaces:
                 found += [name for name, lives in zip(some, living, strict=True) if lives]
         return found[:limit]
 
+    async def settings_of(self, tenant: str, identifier: str) -> Json:
+        """A conversation's settings without loading its files; empty when it has none, or is not there."""
+        known = self._in_memory(tenant, identifier)
+        if known is not None:
+            return await known.settings()
+        name, purged = await self._incarnation(tenant, identifier)
+        if name is None or purged:
+            return {}
+        home = keys.incarnation(tenant, identifier, name)
+        return (await Series(self._store, keys.settings(home)).newest())[1] or {}
+
     async def purge(self, tenant: str, identifier: str) -> bool:
         """Delete a conversation with all its versions; False when there is none.
 
-        A tombstone is durable when this returns; its blobs are left for the garbage collection.
+        A tombstone is durable when this returns; its blobs are left for the garbage collection. One that is
+        damaged is deleted too.
         """
-        found = await self.find(tenant, identifier)
+        try:
+            found = await self.find(tenant, identifier)
+        except StoreFailed:  # damaged
+            return await self._purge_unread(tenant, identifier)
         if found is None:
             return False
         await found.purge()
@@ -91,35 +137,33 @@ class Workspaces:
             del self._known[(tenant, identifier)]
         return True
 
+    async def _purge_unread(self, tenant: str, identifier: str) -> bool:
+        name, purged = await self._incarnation(tenant, identifier)
+        if name is None or purged:
+            return False
+        await Ledger(self._store, keys.incarnation(tenant, identifier, name)).bury()
+        known = self._in_memory(tenant, identifier)
+        if known is not None and known.incarnation == name:  # the failure was a passing one
+            await known.purge()
+        return True
+
     async def put_record(self, tenant: str, kind: str, identifier: str, payload: Mapping[str, Any]) -> int:
-        """Append a state to a record, durably; returns its number, from 1."""
-        data = encode_record(payload)
-        number = await self._newest_record(tenant, kind, identifier)
-        for _ in range(_RETRIES):
-            number += 1
-            try:
-                await self._store.create(keys.record(tenant, kind, identifier, number), data)
-            except KeyExists:
-                continue
-            return number
-        raise Conflict("Others keep writing this record; send it again.")
+        """Append a state to a record outside conversations, durably; returns its number, from 1."""
+        return await self._record(tenant, kind, identifier).add(payload)
 
-    async def read_record(self, tenant: str, kind: str, identifier: str) -> dict[str, Any] | None:
+    async def append_record(
+        self, tenant: str, kind: str, identifier: str, number: int, payload: Mapping[str, Any]
+    ) -> bool:
+        """Compare and set: make ``payload`` state ``number``; False when somebody else made that one."""
+        return await self._record(tenant, kind, identifier).append(number, payload)
+
+    async def read_record(self, tenant: str, kind: str, identifier: str) -> Json | None:
         """The newest state of a record, or None."""
-        number = await self._newest_record(tenant, kind, identifier)
-        if not number:
-            return None
-        key = keys.record(tenant, kind, identifier, number)
-        return decode_record(await self._store.read(key), key)
+        return (await self._record(tenant, kind, identifier).newest())[1]
 
-    async def _newest_record(self, tenant: str, kind: str, identifier: str) -> int:
+    def _record(self, tenant: str, kind: str, identifier: str) -> Series:
         folder = keys.records(check_tenant(tenant), check_record_name(kind), check_record_name(identifier))
-        last = ""
-        while True:
-            page = await self._store.names(folder, last)
-            if not page:
-                return (keys.number_of(last) or 0) if last else 0
-            last = page[-1]
+        return Series(self._store, folder)
 
     async def _lives(self, tenant: str, identifier: str) -> bool:
         name, purged = await self._incarnation(tenant, identifier)
@@ -154,6 +198,22 @@ class Workspaces:
         return workspace
 
 
-def _first_version() -> Manifest:
-    info = VersionInfo(0, None, now(), Cause("create"), draft=0, file_count=0, size_bytes=0, changes=Counts())
-    return Manifest(info, {}, {}, frozenset())
+def _next(newest: str | None, purged: bool) -> int:
+    """The incarnation that a creator makes; one that was begun and has no version yet is finished."""
+    return 1 if newest is None else int(newest) + (1 if purged else 0)
+
+
+def _first_version(tree: Tree | None = None, cause: Cause | None = None) -> Manifest:
+    tree = tree or Tree({}, {}, ())
+    files = tree.files
+    info = VersionInfo(
+        version=0,
+        base=None,
+        created_at=now(),
+        cause=cause or Cause("create"),
+        draft=0,
+        file_count=len(files),
+        size_bytes=tree.size_bytes,
+        changes=Counts(created=len(files)),
+    )
+    return Manifest(info, files, dict(tree.links), tree.folders)

@@ -1,65 +1,10 @@
-"""Files over HTTP: any name, ranges, conditions, limits, and what cells see of them."""
+"""Files over HTTP: ranges, conditions, limits, and what cells see of them. Names: ``test_names``."""
 
 from __future__ import annotations
 
 import hashlib
-import unicodedata
-
-import pytest
 
 from tests.support.runner import Chat
-
-NAMES: tuple[str, ...] = (
-    "plain.txt",
-    "with space.txt",
-    "中文 报告.txt",
-    "تقرير.txt",
-    unicodedata.normalize("NFC", "café.txt"),
-    unicodedata.normalize("NFD", "café.txt"),
-    "quo\"te's.txt",
-    "new\nline.txt",
-    "-rf",
-    "back\\slash",
-    "percent%41.txt",
-    "hash#question?.txt",
-    "x" * 255,
-    "\u202egpj.exe",
-    "👩‍👩‍👧.txt",
-    " leading and trailing ",
-)
-
-
-def test_any_name_round_trips_and_is_what_the_cell_sees(chat: Chat) -> None:
-    names = NAMES
-    if chat.http.get("/healthz").json()["backend"] == "unisolated":  # proot itself knows no name of 255 bytes
-        names = tuple(name for name in NAMES if len(name.encode()) < 255)
-    for number, name in enumerate(names):
-        stored = chat.put(f"uploads/{name}", f"content {number}".encode())
-        assert stored.status_code == 201, (name, stored.text)
-        assert stored.json()["path"] == f"uploads/{name}"
-    seen = chat.ok(
-        "import os, json; print(json.dumps({n: open('uploads/' + n).read() for n in os.listdir('uploads')}))"
-    )
-    import json
-
-    assert json.loads(seen["stdout"]) == {name: f"content {i}" for i, name in enumerate(names)}
-    for number, name in enumerate(names):
-        got = chat.get(f"uploads/{name}")
-        assert got.content == f"content {number}".encode()
-        assert got.headers["content-disposition"].startswith("attachment;")
-        assert "\n" not in got.headers["content-disposition"]
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["../x", "uploads/../../x", "/etc/passwd", "uploads/", "a/" * 70 + "b", "y" * 256, "a%00b", "bad%FFutf8", "%2E"],
-)
-def test_impossible_paths_say_what_to_change(chat: Chat, path: str) -> None:
-    url = f"/v1/conversations/{chat.id}/files/{path.replace('..', '%2E%2E')}"
-    answer = chat.http.put(url, content=b"x")
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["code"] == "invalid_path"
-    assert answer.headers["content-type"] == "application/problem+json"
 
 
 def test_ranges_and_conditions(chat: Chat) -> None:
@@ -76,8 +21,12 @@ def test_ranges_and_conditions(chat: Chat) -> None:
     assert chat.put("data.bin", b"y", **{"If-None-Match": "*"}).status_code == 412
     assert chat.put("data.bin", b"y", **{"If-Match": f'"{"0" * 64}"'}).status_code == 412
     assert chat.put("data.bin", b"y", **{"If-Match": etag}).status_code == 200
+    part = chat.put("data.bin", b"z", **{"Content-Range": "bytes 0-0/9"})
+    assert (part.status_code, "Content-Range" in part.json()["detail"]) == (422, True)
     head = chat.http.head(f"/v1/conversations/{chat.id}/files/data.bin")
     assert (head.status_code, head.headers["content-length"], head.content) == (200, "1", b"")
+    head = chat.http.head(f"/v1/conversations/{chat.id}/files/data.bin", headers={"Range": "bytes=5-"})
+    assert (head.status_code, head.headers["content-length"]) == (200, "1")
 
 
 def test_zero_bytes_and_large_files(chat: Chat) -> None:
@@ -104,6 +53,12 @@ def test_too_large_is_refused_and_leaves_nothing(chat: Chat) -> None:
     assert answer.json()["code"] == "too_large"
     assert chat.http.put(f"/v1/conversations/{chat.id}/files/ok", content=b"x").status_code == 201
     assert chat.files() == ["ok"]
+
+
+def test_a_folder_is_no_file_and_says_what_gives_it(chat: Chat) -> None:
+    chat.put("folder/a.txt", b"x")
+    answer = chat.get("folder")
+    assert (answer.status_code, "archive?prefix=" in answer.json()["detail"]) == (404, True)
 
 
 def test_listing_pages_by_prefix(chat: Chat) -> None:

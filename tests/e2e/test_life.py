@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -202,7 +205,7 @@ def test_a_small_cap_full_of_spares_still_serves(tmp_path: Path) -> None:
 
 
 def test_a_stop_interrupts_runs_and_stores_their_files(tmp_path: Path) -> None:
-    with running(tmp_path, SANDBOX_POOL_SIZE="0") as service:
+    with running(tmp_path, SANDBOX_POOL_SIZE="0", SANDBOX_STOP_GRACE_SECONDS="0.5") as service:
         with service.client() as http:
             chat = Chat(http)
             chat.ok("import time")
@@ -217,3 +220,63 @@ def test_a_stop_interrupts_runs_and_stores_their_files(tmp_path: Path) -> None:
         service.start()
         with service.client() as http:
             assert Chat(http, chat.id).files() == ["t.txt"]
+
+
+def test_a_stop_lets_runs_finish_and_answers_them_and_nothing_new(tmp_path: Path) -> None:
+    with running(tmp_path, SANDBOX_POOL_SIZE="0", SANDBOX_STOP_GRACE_SECONDS="60") as service:
+        with service.client() as http:
+            first, other = Chat(http), Chat(http)
+            first.ok("import time")
+            results: list[dict[str, Any]] = []
+            run = threading.Thread(target=lambda: results.append(first.run("time.sleep(5)\nprint('end')")))
+            run.start()
+            queued: list[httpx.Response] = []
+            url = f"/v1/conversations/{first.id}/execute"
+            late = threading.Thread(target=lambda: queued.append(http.post(url, json={"code": "1"})))
+            late.start()
+            until(lambda: waiting(http) == 1)
+            assert service.process is not None
+            service.process.send_signal(signal.SIGTERM)
+            until(lambda: http.get("/readyz").status_code == 503)
+            assert http.get("/readyz").json()["status"] == "stopping"
+            assert http.get("/livez").status_code == 200
+            refused = http.post(f"/v1/conversations/{other.id}/execute", json={"code": "1"})
+            assert (refused.status_code, refused.json()["code"]) == (503, "stopping")
+            assert int(refused.headers["retry-after"]) >= 1
+            late.join(10)
+            assert (queued[0].status_code, queued[0].json()["code"]) == (503, "stopping")
+            run.join(30)
+            assert (results[0]["outcome"], results[0]["stdout"]) == ("ok", "end\n")
+        assert service.stop(30) == 0
+
+
+def test_a_run_that_a_stop_interrupts_is_answered(tmp_path: Path) -> None:
+    with running(tmp_path, SANDBOX_POOL_SIZE="0", SANDBOX_STOP_GRACE_SECONDS="0.2") as service:
+        with service.client() as http:
+            chat = Chat(http)
+            url = f"/v1/conversations/{chat.id}/execute"
+            body = {"code": "open('a', 'w')\nprint('on')\nimport time; time.sleep(100)"}
+            events: list[str] = []
+            with http.stream("POST", url, json=body, headers={"Accept": "text/event-stream"}) as answer:
+                for line in answer.iter_lines():
+                    events.append(line)
+                    if '"on' in line and service.process is not None:
+                        began = time.monotonic()
+                        service.process.send_signal(signal.SIGTERM)
+            done = json.loads(events[events.index("event: done") + 2].removeprefix("data: "))["result"]
+            assert (done["outcome"], [file["path"] for file in done["files"]]) == ("interrupted", ["a"])
+        assert service.stop(40) == 0
+        assert time.monotonic() - began < 25
+
+
+def waiting(http: httpx.Client) -> int:
+    """How many requests wait for their conversation or a sandbox."""
+    line = next(row for row in http.get("/metrics").text.splitlines() if row.startswith("foliobox_queue_length "))
+    return int(float(line.split()[1]))
+
+
+def until(condition: Callable[[], bool], limit_s: float = 20) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"

@@ -58,12 +58,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_costs_no_stored_file_and_no_result(small_disk: Path) -> None:
-    with running(small_disk, SANDBOX_POOL_SIZE="0") as service, service.client() as http:
+    with running(small_disk, SANDBOX_POOL_SIZE="0", SANDBOX_MIN_FREE_DISK="1") as service, service.client() as http:
         chat = Chat(http)
         chat.ok("x = 1\nopen('first.txt', 'w').write('1')")
         full = chat.ok("import os\nopen('big.bin', 'wb').write(os.urandom(40 << 20))\nprint('ran')")
         assert (full["stdout"], full["files"]) == ("ran\n", [])
-        assert full["files_error"]["code"] == "store_failed"
+        assert full["files_error"]["code"] == "store_full"
         assert chat.put("up.bin", os.urandom(40 << 20)).status_code in (413, 503, 507)
         assert chat.files() == ["first.txt"]
         assert chat.get("first.txt").content == b"1"

@@ -17,6 +17,8 @@ from tests.support.runner import Chat, Runner
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 WEAK_SITE = Path(__file__).resolve().parent / "support" / "weak_site"
 Weaken = Callable[..., Place]
+Make = Callable[..., Place]
+SMALL = {"SANDBOX_MEMORY": "320m", "SANDBOX_WORKSPACE_SIZE": "16m", "SANDBOX_TMPFS_SIZE": "16m"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -97,6 +99,29 @@ def weaken(weak_service: WeakService) -> Iterator[Weaken]:
         yield make
         for chat in chats:
             chat.purge()
+
+
+@pytest.fixture(scope="session")
+def small_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WeakService]:
+    """A service whose sandboxes are small, so that their limits are reached soon."""
+    service = WeakService(tmp_path_factory.mktemp("small") / "data", **SMALL)
+    service.runner.start()
+    yield service
+    service.runner.stop()
+
+
+@pytest.fixture(scope="session")
+def small(small_service: WeakService) -> Iterator[Make]:
+    """``small("no_cgroup", …)`` gives a conversation in a small sandbox, strong unless walls are named."""
+    with small_service.runner.client() as http:
+
+        def make(*names: str) -> Place:
+            small_service.order(names, "")
+            place = Place(small_service.runner, Chat(http))
+            place.say("print()")
+            return place
+
+        yield make
 
 
 @pytest.fixture

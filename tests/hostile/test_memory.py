@@ -1,23 +1,18 @@
-"""Cases 17, 22 and 23 and finding 9: memory, in-memory folders and their inodes are bounded for each sandbox.
+"""Cases 22 and 23 and finding 9: in-memory folders and their inodes are bounded for each sandbox, by two walls.
 
-Control: a sandbox without a group makes more files than the group of the strong one let it. That /dev takes no
-files has no control of its own here; ``test_bubblewrap_args`` holds the flag that remounts it.
+Control: a sandbox without a group and without bounds of its mounts makes more files than either let it. That
+/dev takes no files has no control of its own here; ``test_bubblewrap_args`` holds the flag that remounts it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.hostile.conftest import WeakService
+from tests.hostile.conftest import Make
 from tests.hostile.support import outside
 from tests.hostile.support.place import Place
-from tests.support.runner import Chat
 
-SMALL = {"SANDBOX_MEMORY": "320m", "SANDBOX_WORKSPACE_SIZE": "16m", "SANDBOX_TMPFS_SIZE": "16m"}
 INODES = """
 import os
 for folder in ("/home/sandbox", "/dev/shm"):
@@ -51,28 +46,11 @@ for folder in {folders!r}:
 """
 
 
-Make = Callable[..., Place]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
-    """Conversations of a service whose sandboxes are small, strong unless walls are named."""
-    service = WeakService(tmp_path_factory.mktemp("small") / "data", **SMALL)
-    service.runner.start()
-    with service.runner.client() as http:
-
-        def make(*names: str) -> Place:
-            service.order(names, "")
-            return Place(service.runner, Chat(http))
-
-        yield make
-    service.runner.stop()
-
-
-def test_inodes_are_bounded_by_the_group_and_nobody_else_notices(small: Make) -> None:
+def test_inodes_are_bounded_by_the_group_alone_and_nobody_else_notices(small: Make) -> None:
     before = os.statvfs("/").f_ffree
-    peer, bomber = small(), small()
+    peer = small()
     peer.say("kept = 1")
+    bomber = small("unbounded_mounts")
     result = bomber.run(INODES.format(folders=300), timeout_ms=60_000)
     assert result["outcome"] in ("oom", "crashed", "error"), result
     assert result["outcome"] != "error" or "No space" in result["error"]["message"]
@@ -83,7 +61,7 @@ def test_inodes_are_bounded_by_the_group_and_nobody_else_notices(small: Make) ->
 
 
 def test_control_without_a_group_inodes_are_not_bounded(small: Make) -> None:
-    place = small("no_cgroup")
+    place = small("no_cgroup", "unbounded_mounts")
     assert place.say(INODES.format(folders=200), timeout_ms=60_000) == "200000\n"
     place.chat.purge()
 

@@ -3,86 +3,85 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import unquote
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from runner.api.auth import Tenant
+from runner.api.problems import problems
 from runner.api.v1 import schemas, translate
-from runner.conversations.service import ConversationService
+from runner.api.v1.routing import PLAIN_ID, StrictRoute, service
+from runner.conversations.settings import ConversationSettings
 from runner.errors import InvalidRequest
-from runner.workspace.paths import check_conversation_id
+
+router = APIRouter(prefix="/v1/conversations", tags=["conversations"], dependencies=[PLAIN_ID], route_class=StrictRoute)
+_MAX_FILTERS = 32
 
 
-def raw_segments(request: Request, count: int) -> list[str]:
-    """The path as sent, cut at its slashes into at most ``count`` parts and not decoded."""
-    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    return raw.decode("latin-1").removeprefix(request.scope.get("root_path", "")).split("/", count - 1)
-
-
-async def whole_id(request: Request) -> None:
-    """Refuse an id with an encoded slash: the router sees decoded paths and would cut it there. Raises
-    InvalidRequest.
-    """
-    if "id" in request.path_params:
-        segments = raw_segments(request, 5)
-        segment = unquote(segments[3]) if len(segments) > 3 else ""
-        if segment != request.path_params["id"]:
-            check_conversation_id(segment)
-            raise InvalidRequest("the address is ambiguous: write its slashes as they are")
-
-
-PLAIN_ID = Depends(whole_id)
-router = APIRouter(prefix="/v1/conversations", tags=["conversations"], dependencies=[PLAIN_ID])
-
-
-def service(request: Request) -> ConversationService:
-    """The one service of this application."""
-    found: ConversationService = request.app.state.service
-    return found
-
-
-@router.put("/{id}", responses={201: {"model": schemas.ConversationOut}, 200: {"model": schemas.ConversationOut}})
+@router.put(
+    "/{id}",
+    responses={
+        201: {"model": schemas.ConversationOut},
+        200: {"model": schemas.ConversationOut},
+        **problems(409, 507, body=True),
+    },
+)
 async def put_conversation(
     request: Request, tenant: Tenant, id: str, body: schemas.ConversationIn | None = None
 ) -> JSONResponse:
-    """Find or create a conversation: 201 for a new one, 200 for a known one. Labels given replace the old ones."""
+    """Find or create a conversation: 201 for a new one, 200 for a known one.
+
+    Each field that is given replaces the old one as a whole. Limits lower those of the deployment; the answer shows
+    what holds.
+    """
+    changes = {} if body is None else body.model_dump(exclude_unset=True)
+    ConversationSettings().changed(changes)  # before anything is made
     conversation, created = await service(request).ensure(tenant, id)
-    if body is not None and "labels" in body.model_fields_set:
-        await service(request).set_labels(conversation, body.labels)
-    labels = await service(request).labels(conversation)
-    return JSONResponse(translate.conversation(conversation, labels), 201 if created else 200)
+    if changes:
+        await service(request).configure(conversation, changes)
+    return JSONResponse(translate.conversation(await service(request).describe(conversation)), 201 if created else 200)
 
 
-@router.get("/{id}", response_model=schemas.ConversationOut)
+@router.get("/{id}", response_model=schemas.ConversationOut, responses=problems())
 async def get_conversation(request: Request, tenant: Tenant, id: str) -> dict[str, Any]:
-    """Show a conversation."""
+    """Show a conversation with the settings that hold for it."""
     conversation = await service(request).find(tenant, id)
-    return translate.conversation(conversation, await service(request).labels(conversation))
+    return translate.conversation(await service(request).describe(conversation))
 
 
-@router.get("", response_model=schemas.ConversationList)
+@router.get("", response_model=schemas.ConversationList, responses=problems())
 async def list_conversations(
     request: Request,
     tenant: Tenant,
     after: Annotated[str | None, Query(max_length=128)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    label: Annotated[list[str] | None, Query(description="`name=value`; may be repeated, then all must hold.")] = None,
 ) -> dict[str, Any]:
-    """Ids of conversations, a page at a time."""
-    ids = await service(request).page(tenant, after, limit)
-    return {"conversations": ids, "next": ids[-1] if len(ids) == limit else None}
+    """Conversations in the order of their ids, a page at a time; a page may hold less than ``limit``."""
+    page = await service(request).page(tenant, after, limit, _filters(label or []))
+    return {"conversations": [translate.item(item) for item in page.items], "next": page.next}
 
 
-@router.delete("/{id}", status_code=204)
+@router.delete("/{id}", status_code=204, responses=problems())
 async def delete_conversation(request: Request, tenant: Tenant, id: str) -> Response:
     """Purge a conversation with its files and versions; 204 also when there is none."""
     await service(request).purge(tenant, id)
     return Response(status_code=204)
 
 
-@router.post("/{id}/reset", status_code=204)
+@router.post("/{id}/reset", status_code=204, responses=problems())
 async def reset(request: Request, tenant: Tenant, id: str) -> Response:
     """A new interpreter; files stay."""
     await service(request).reset(tenant, id)
     return Response(status_code=204)
+
+
+def _filters(given: list[str]) -> dict[str, str]:
+    """Labels that must hold. Raises InvalidRequest."""
+    wanted: dict[str, str] = {}
+    for item in given[: _MAX_FILTERS + 1]:
+        name, equals, value = item.partition("=")
+        if not equals or not name or wanted.get(name, value) != value or len(given) > _MAX_FILTERS:
+            raise InvalidRequest(f"label: write name=value, each name once, at most {_MAX_FILTERS} of them")
+        wanted[name] = value
+    return wanted

@@ -1,41 +1,47 @@
-"""Routes of runs: execute as JSON or as an event stream, interrupt, and what a result refers to."""
+"""Routes of runs: execute, interrupt, what became of a run, and what its result refers to."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from typing import Annotated
+import re
+from collections.abc import Coroutine
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.background import BackgroundTask
 from starlette.responses import Response, StreamingResponse
 
 from runner.api.auth import Tenant
 from runner.api.encoding import Json
-from runner.api.errors import note, told
-from runner.api.v1 import schemas, translate
-from runner.api.v1.conversations import PLAIN_ID, service
-from runner.conversations.conversation import new_execution_id
-from runner.conversations.result import RunEvent, RunResult
-from runner.model import RunRequest
+from runner.api.problems import problems
+from runner.api.v1 import event_stream, schemas, translate
+from runner.api.v1.routing import PLAIN_ID, StrictRoute, service
+from runner.conversations.runs import Running
+from runner.errors import InvalidRequest
+from runner.model import RunLimits, RunRequest
 
-router = APIRouter(prefix="/v1/conversations", tags=["runs"], dependencies=[PLAIN_ID])
+router = APIRouter(prefix="/v1/conversations", tags=["runs"], dependencies=[PLAIN_ID], route_class=StrictRoute)
 
-FIRST_BYTE_S = 0.8  # what fails before is an ordinary response
-KEEP_ALIVE_S = 4.5
-SLOW_LISTENER_S = 5.0
-_KEEP_ALIVE = b": keep-alive\n\n"
-_QUEUE = 256
 ExecutionId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+After = Annotated[int | None, Query(ge=0, le=1 << 53, description="The last event that was seen.")]
+IdempotencyKey = Annotated[
+    str | None, Header(description="1 to 255 visible ASCII characters; sent again, the run is given and not repeated.")
+]
+_EVENTS: Final[dict[str, Any]] = {event_stream.MEDIA_TYPE: {"schema": {"type": "string"}}}
+_NUMBER: Final = re.compile(r"[0-9]{1,16}")
+_opening: set[asyncio.Task[Running]] = set()
 
 
 @router.post(
     "/{id}/execute",
-    responses={200: {"model": schemas.RunOut, "content": {"text/event-stream": {}}}},
+    responses={200: {"model": schemas.RunOut, "content": _EVENTS}, **problems(409, 507, body=True)},
 )
-async def execute(request: Request, tenant: Tenant, id: str, body: schemas.ExecuteIn) -> Response:
+async def execute(
+    request: Request, tenant: Tenant, id: str, body: schemas.ExecuteIn, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Run code in a conversation, made if need be. ``Accept: text/event-stream`` gives events as they happen."""
+    if len(request.headers.getlist("idempotency-key")) > 1:
+        raise InvalidRequest("Idempotency-Key: send one")
     run = RunRequest(
         code=body.code,
         language=body.language,
@@ -43,116 +49,30 @@ async def execute(request: Request, tenant: Tenant, id: str, body: schemas.Execu
         fresh=body.fresh,
         stdin=None if body.stdin is None else body.stdin.encode(),
         env=body.env,
+        limits=RunLimits(**body.limits.model_dump()),
     )
-    if "text/event-stream" in request.headers.get("accept", ""):
-        return await _stream(request, tenant, id, run)
-    return Json(translate.run(await service(request).run(tenant, id, run)))
+    opening = _open(service(request).begin(tenant, id, run, key=idempotency_key))
+    if event_stream.MEDIA_TYPE in request.headers.get("accept", ""):
+        return await event_stream.stream(request, opening)
+    running = await asyncio.shield(opening)
+    return Json(translate.run(await running.result()), headers=event_stream.identity(running))
 
 
-class Feed:
-    """Events of a run on their way to one listener. It is dropped when it does not read, and the run goes on."""
-
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[RunEvent | None] = asyncio.Queue(_QUEUE)
-        self._moved = asyncio.Event()
-        self.open = True
-        self.slow = False
-        self.told = False  # whether there was an event
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing waits to be sent."""
-        return self._queue.empty()
-
-    async def put(self, event: RunEvent) -> None:
-        """Hand an event over, waiting a bounded time for room."""
-        self.told = True
-        self._moved.set()
-        if not self.open:
-            return
-        try:
-            async with asyncio.timeout(SLOW_LISTENER_S):
-                await self._queue.put(event)
-        except TimeoutError:
-            self.slow = True
-            self.leave()
-            self._queue.put_nowait(None)
-
-    async def get(self) -> RunEvent | None:
-        """The next event; None when there will be none."""
-        return await self._queue.get() if self.open or not self.empty else None
-
-    async def moved(self, limit_s: float) -> None:
-        """Wait until there is an event or the run has ended, or no longer than ``limit_s``."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
-                await self._moved.wait()
-
-    def leave(self) -> None:
-        """Take no more, and forget what waits."""
-        self.open = False
-        while not self.empty:
-            self._queue.get_nowait()
-
-    def end(self, work: asyncio.Task[RunResult]) -> None:
-        """The run has ended: nothing follows what waits."""
-        self.open = False
-        self._moved.set()
-        if self.empty:
-            self._queue.put_nowait(None)
+def _open(begin: Coroutine[Any, Any, Running]) -> asyncio.Task[Running]:
+    """Begin a run whether or not the caller stays."""
+    opening = asyncio.create_task(begin)
+    _opening.add(opening)
+    opening.add_done_callback(_opened)
+    return opening
 
 
-async def _stream(request: Request, tenant: str, id: str, run: RunRequest) -> Response:
-    """Events of a run. It goes on to its end when the listener leaves or does not keep up."""
-    execution_id = new_execution_id()
-    feed = Feed()
-    work = asyncio.create_task(service(request).run(tenant, id, run, feed.put, execution_id))
-    work.add_done_callback(feed.end)
-    await feed.moved(FIRST_BYTE_S)
-    if work.done() and not feed.told:
-        await work  # an error before the first event is an ordinary response
-    request_id: str = request.scope.get("foliobox.request_id", "")
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    body = _events(feed, work, execution_id, request_id)
-    return StreamingResponse(body, 200, headers, "text/event-stream", BackgroundTask(_forget, work))
+def _opened(opening: asyncio.Task[Running]) -> None:
+    _opening.discard(opening)
+    if not opening.cancelled():
+        opening.exception()  # told to the caller, if there still is one
 
 
-async def _events(
-    feed: Feed, work: asyncio.Task[RunResult], execution_id: str, request_id: str
-) -> AsyncIterator[bytes]:
-    try:
-        if feed.empty:
-            yield _KEEP_ALIVE
-        while True:
-            try:
-                async with asyncio.timeout(KEEP_ALIVE_S):
-                    event = await feed.get()
-            except TimeoutError:
-                yield _KEEP_ALIVE
-                continue
-            if event is None:
-                break
-            yield translate.event(event, execution_id)
-            if event.kind == "done":
-                return
-        if feed.slow:
-            code, detail = "slow_listener", "events were not read fast enough; the run goes on and its files are stored"
-        else:
-            code, detail = told(work.exception() if work.done() and not work.cancelled() else None)
-        yield translate.failure(code, detail, execution_id, request_id)
-    finally:
-        feed.leave()
-
-
-async def _forget(work: asyncio.Task[RunResult]) -> None:
-    """Wait for the end of a run whose listener has gone or was told."""
-    try:
-        await asyncio.shield(work)
-    except Exception as error:
-        note(error)
-
-
-@router.post("/{id}/interrupt", response_model=schemas.InterruptOut)
+@router.post("/{id}/interrupt", response_model=schemas.InterruptOut, responses=problems(body=True))
 async def interrupt(
     request: Request, tenant: Tenant, id: str, body: schemas.InterruptIn | None = None
 ) -> dict[str, bool]:
@@ -161,13 +81,40 @@ async def interrupt(
     return {"interrupted": await conversation.interrupt(body.execution_id if body else None)}
 
 
-@router.get("/{id}/executions/{execution_id}/results/{number}")
+@router.get("/{id}/executions/{execution_id}", responses={200: {"model": schemas.ExecutionOut}, **problems()})
+async def get_execution(request: Request, tenant: Tenant, id: str, execution_id: ExecutionId) -> Response:
+    """Whether a run waits, runs or has ended, and its result."""
+    return Json(translate.execution(await service(request).execution(tenant, id, execution_id)))
+
+
+@router.get(
+    "/{id}/executions/{execution_id}/events",
+    responses={200: {"content": _EVENTS}, 204: {"description": "It has ended, and nothing follows."}, **problems()},
+)
+async def get_events(
+    request: Request,
+    tenant: Tenant,
+    id: str,
+    execution_id: ExecutionId,
+    after: After = None,
+    last_event_id: Annotated[str | None, Header(description="As `after`, which goes before it.")] = None,
+) -> Response:
+    """The events of a run above number ``after``: those that are kept, then those to come."""
+    if after is None and last_event_id is not None:
+        if not _NUMBER.fullmatch(last_event_id):
+            raise InvalidRequest("Last-Event-ID: the number of an event")
+        after = int(last_event_id)
+    opening = _open(service(request).execution(tenant, id, execution_id))
+    return await event_stream.stream(request, opening, after or 0)
+
+
+@router.get("/{id}/executions/{execution_id}/results/{number}", responses={200: {"content": {"*/*": {}}}, **problems()})
 async def get_result(request: Request, tenant: Tenant, id: str, execution_id: ExecutionId, number: int) -> Response:
     """A picture or other representation that a run showed."""
     return await _blob(request, tenant, id, execution_id, "results", number)
 
 
-@router.get("/{id}/executions/{execution_id}/{stream}")
+@router.get("/{id}/executions/{execution_id}/{stream}", responses={200: {"content": {"text/plain": {}}}, **problems()})
 async def get_output(
     request: Request,
     tenant: Tenant,

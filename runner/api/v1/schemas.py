@@ -13,17 +13,42 @@ LabelName = Annotated[str, StringConstraints(min_length=1, max_length=64, patter
 class Strict(BaseModel):
     """Unknown fields are errors, so that a typing error is not silently ignored."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class LimitsIn(Strict):
+    """Limits of a conversation. They lower the deployment's; what is higher counts as the deployment's."""
+
+    memory_bytes: int | None = Field(None, ge=1)
+    cpus: float | None = Field(None, gt=0)
+    pids: int | None = Field(None, ge=1)
+    workspace_bytes: int | None = Field(None, ge=1)
+    timeout_ms: int | None = Field(None, ge=1)
+    output_bytes: int | None = Field(None, ge=1)
 
 
 class ConversationIn(Strict):
-    """Body of ``PUT /v1/conversations/{id}``; may be left out."""
+    """Body of ``PUT /v1/conversations/{id}``; may be left out. A field that is left out stays as it is."""
 
     labels: dict[LabelName, Label] = Field(default_factory=dict, max_length=32)
+    idle_ttl_ms: int | None = Field(None, ge=1, description="Lower only; null for the deployment's.")
+    limits: LimitsIn | None = Field(None, description="Lower only; null for the deployment's.")
+    network: Literal[False] = Field(False, description="This deployment's sandboxes have no network.")
+
+
+class LimitsOut(BaseModel):
+    """The limits that hold for a conversation."""
+
+    memory_bytes: int
+    cpus: float
+    pids: int
+    workspace_bytes: int
+    timeout_ms: int
+    output_bytes: int
 
 
 class ConversationOut(BaseModel):
-    """A conversation."""
+    """A conversation with the settings that hold for it."""
 
     id: str
     labels: dict[str, str]
@@ -31,13 +56,32 @@ class ConversationOut(BaseModel):
     files: int
     size_bytes: int
     live: bool
+    idle_ttl_ms: int
+    limits: LimitsOut
+    limits_apply: Literal["now", "next_sandbox"] = Field(description="Whether the live sandbox has these limits.")
+    network: bool
+
+
+class ConversationItem(BaseModel):
+    """A conversation in a list."""
+
+    id: str
+    labels: dict[str, str]
 
 
 class ConversationList(BaseModel):
     """A page of conversations; ``next`` goes into ``after`` of the following call."""
 
-    conversations: list[str]
+    conversations: list[ConversationItem]
     next: str | None
+
+
+class RunLimitsIn(Strict):
+    """What one run may give back. More than the conversation or the deployment allows becomes what they allow."""
+
+    output_bytes: int | None = Field(default=None, ge=1024, description="Shown of each output stream: head and tail.")
+    artifacts: int | None = Field(default=None, ge=0, description="Files that the run may make or change.")
+    artifact_bytes: int | None = Field(default=None, ge=0, description="Of one such file.")
 
 
 class ExecuteIn(Strict):
@@ -50,6 +94,7 @@ class ExecuteIn(Strict):
     stdin: str | None = Field(None, description="Given to the cell as standard input; without it, input is closed.")
     env: dict[str, str] = Field(default_factory=dict, max_length=256)
     network: Literal[False] = Field(False, description="This deployment's sandboxes have no network.")
+    limits: RunLimitsIn = Field(default_factory=RunLimitsIn)
 
     @model_validator(mode="after")
     def _encodable(self) -> ExecuteIn:
@@ -86,10 +131,117 @@ class FileOut(BaseModel):
     """A file of a workspace; the ``ETag`` of its download is its SHA-256."""
 
     path: str
+    type: Literal["file"]
     size: int
     sha256: str
     media_type: str
     modified_at: str
+
+
+class LinkEntryOut(BaseModel):
+    """A symbolic link of a workspace. It is never followed outside a sandbox."""
+
+    path: str
+    type: Literal["link"]
+    target: str
+
+
+class FilesOut(BaseModel):
+    """Files that were stored or moved, under their paths now."""
+
+    files: list[FileOut]
+
+
+class MoveIn(Strict):
+    """Body of ``POST …/moves``."""
+
+    from_: str = Field(alias="from", examples=["outputs/draft.pdf"])
+    to: str = Field(examples=["outputs/report.pdf"])
+    overwrite: bool = Field(False, description="Replace a file that is there; a folder is never replaced.")
+
+
+class LinkIn(Strict):
+    """Body of ``POST …/links``."""
+
+    path: str = Field(examples=["outputs/report.pdf"])
+    expires_in_ms: int = Field(15 * 60_000, ge=1000, le=7 * 24 * 3_600_000)
+    disposition: Literal["attachment", "inline"] = "attachment"
+    version: int | None = Field(None, ge=0, description="The file as this version has it.")
+
+
+class LinkOut(BaseModel):
+    """A link that asks for no key; ``url`` is below the address of the service."""
+
+    url: str
+    expires_at: str
+    path: str
+    sha256: str
+
+
+class CauseOut(BaseModel):
+    """Why a version was made: by which run, from which ``version``, of which ``conversation`` for a fork."""
+
+    kind: str
+    execution_id: str | None = None
+    version: int | None = None
+    conversation: str | None = None
+
+
+class CountsOut(BaseModel):
+    """How many files a version created, modified and deleted."""
+
+    created: int
+    modified: int
+    deleted: int
+
+
+class VersionInfoOut(BaseModel):
+    """A version; ``base`` is the one that it was made from."""
+
+    version: int
+    base: int | None
+    created_at: str
+    cause: CauseOut
+    changes: CountsOut
+    file_count: int
+    size_bytes: int
+
+
+class ChangeOut(BaseModel):
+    """A file that a version created, modified or deleted against the version before it."""
+
+    path: str
+    change: Literal["created", "modified", "deleted"]
+    size: int | None = None
+    sha256: str | None = None
+    media_type: str | None = None
+
+
+class VersionOut(VersionInfoOut):
+    """A version and a page of what it changed; ``next`` goes into ``after`` of the following call."""
+
+    files: list[ChangeOut]
+    next: str | None
+
+
+class VersionList(BaseModel):
+    """A page of versions, newest first; ``next`` goes into ``after`` of the following call."""
+
+    versions: list[VersionInfoOut]
+    next: int | None
+
+
+class RestoreIn(Strict):
+    """Body of ``POST …/restore``."""
+
+    version: int = Field(ge=0)
+
+
+class ForkIn(Strict):
+    """Body of ``POST …/fork``."""
+
+    id: str = Field(description="Of the new conversation.")
+    version: int | None = Field(None, ge=0, description="Without it, the files as they are.")
 
 
 class ArtifactOut(BaseModel):
@@ -129,12 +281,25 @@ class RunOut(BaseModel):
     files_error: dict[str, str] | None = Field(
         None, description="Why nothing of what the run changed was stored: code and detail."
     )
+    files_dropped: int = Field(0, description="Changed files that are not listed; the version has them.")
     skipped: list[dict[str, Any]]
+    record_error: dict[str, str] | None = Field(
+        None, description="Why this result is not kept, or not whole: code and detail. The run took place."
+    )
+
+
+class ExecutionOut(BaseModel):
+    """A run: ``waiting`` for its turn or a sandbox, ``running``, or ``ended`` with its result."""
+
+    execution_id: str
+    status: Literal["waiting", "running", "ended"]
+    events: int = Field(description="Number of the newest event.")
+    result: RunOut | None
 
 
 class FileList(BaseModel):
-    """A page of files, in the order of their paths; ``next`` goes into ``after`` of the following call."""
+    """A page of files and links, in the order of their paths; ``next`` goes into ``after`` of the following call."""
 
-    files: list[FileOut]
+    files: list[FileOut | LinkEntryOut]
     next: str | None
     version: int

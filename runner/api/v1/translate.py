@@ -7,9 +7,11 @@ from typing import Any
 from urllib.parse import quote
 
 from runner.api.encoding import encode
-from runner.conversations.conversation import Conversation
+from runner.conversations.listing import Description, Item
 from runner.conversations.result import Artifact, RunEvent, RunResult, media_type
-from runner.model import FileEntry
+from runner.conversations.runs import Running
+from runner.model import FileChange, FileEntry
+from runner.workspace.manifest import VersionInfo
 
 
 def run(result: RunResult) -> dict[str, Any]:
@@ -34,8 +36,10 @@ def run(result: RunResult) -> dict[str, Any]:
         "interpreter_reason": result.interpreter_reason,
         "version": result.version,
         "files": [artifact(item) for item in result.files],
+        "files_dropped": result.files_dropped,
         "files_error": result.files_error,
         "skipped": result.skipped,
+        "record_error": result.record_error,
     }
 
 
@@ -65,9 +69,21 @@ def event(item: RunEvent, execution_id: str) -> bytes:
     return b"event: %s\nid: %d\ndata: %s\n\n" % (item.kind.encode(), item.seq, encode(data, (", ", ": ")))
 
 
-def failure(code: str, detail: str, execution_id: str, request_id: str) -> bytes:
+def execution(running: Running) -> dict[str, Any]:
+    """A run that waits, runs or has ended."""
+    result = running.log.ended_with
+    status = "ended" if result is not None else "running" if running.began else "waiting"
+    return {
+        "execution_id": running.execution_id,
+        "status": status,
+        "events": running.log.seq,
+        "result": None if result is None else run(result),
+    }
+
+
+def failure(code: str, detail: str, execution_id: str, request_id: str, **fields: Any) -> bytes:
     """The last server-sent event of a stream that ends without ``done``."""
-    data = {"execution_id": execution_id, "code": code, "detail": detail, "request_id": request_id}
+    data = {"execution_id": execution_id, "code": code, "detail": detail, "request_id": request_id, **fields}
     return b"event: error\ndata: %s\n\n" % encode(data, (", ", ": "))
 
 
@@ -76,6 +92,7 @@ def file(entry: FileEntry) -> dict[str, Any]:
     modified = datetime.fromtimestamp(max(0, entry.modified_ns) // 1_000_000_000, UTC)
     return {
         "path": entry.path,
+        "type": "file",
         "size": entry.size,
         "sha256": entry.sha256,
         "media_type": media_type(entry.path),
@@ -83,20 +100,61 @@ def file(entry: FileEntry) -> dict[str, Any]:
     }
 
 
-def conversation(item: Conversation, labels: dict[str, str]) -> dict[str, Any]:
-    """A conversation."""
+def conversation(item: Description) -> dict[str, Any]:
+    """A conversation with the settings that hold for it."""
     return {
-        "id": item.workspace.id,
-        "labels": labels,
-        "version": item.workspace.version,
-        "files": len(item.workspace.files),
-        "size_bytes": item.workspace.size_bytes,
-        "live": item.alive,
+        "id": item.id,
+        "labels": dict(item.labels),
+        "version": item.version,
+        "files": item.files,
+        "size_bytes": item.size_bytes,
+        "live": item.live,
+        "idle_ttl_ms": item.idle_ttl_ms,
+        "limits": dict(item.limits),
+        "limits_apply": item.limits_apply,
+        "network": False,
     }
 
 
-def content_disposition(path: str) -> str:
+def item(found: Item) -> dict[str, Any]:
+    """A conversation in a list."""
+    return {"id": found.id, "labels": dict(found.labels)}
+
+
+def link(path: str, target: str) -> dict[str, Any]:
+    """A symbolic link of a workspace."""
+    return {"path": path, "type": "link", "target": target}
+
+
+def version(info: VersionInfo) -> dict[str, Any]:
+    """A version."""
+    cause = info.cause
+    return {
+        "version": info.version,
+        "base": info.base,
+        "created_at": info.created_at,
+        "cause": {
+            "kind": cause.kind,
+            "execution_id": cause.execution_id,
+            "version": cause.version,
+            "conversation": cause.source,
+        },
+        "changes": {name: getattr(info.changes, name) for name in ("created", "modified", "deleted")},
+        "file_count": info.file_count,
+        "size_bytes": info.size_bytes,
+    }
+
+
+def change(item: FileChange) -> dict[str, Any]:
+    """A file that a version changed."""
+    body: dict[str, Any] = {"path": item.path, "change": item.change}
+    if item.entry is not None:
+        body |= {"size": item.entry.size, "sha256": item.entry.sha256, "media_type": media_type(item.path)}
+    return body
+
+
+def content_disposition(path: str, kind: str = "attachment") -> str:
     """A download name that every client understands: ASCII, and the real one in UTF-8 (RFC 6266, RFC 8187)."""
     name = path.rpartition("/")[2]
     plain = "".join(c if c.isascii() and c.isprintable() and c not in '"\\%' else "_" for c in name)
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+    return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

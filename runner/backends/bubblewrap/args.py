@@ -44,7 +44,7 @@ def options(
         *_tmpfs("/dev/shm", limits.shm_bytes),
         *_tmpfs("/tmp", limits.tmp_bytes),
         *_tmpfs("/home/sandbox", limits.home_bytes),
-        *_tmpfs(WORKSPACE, limits.workspace_bytes),
+        *_tmpfs(WORKSPACE, limits.workspace_bytes + limits.rounding_bytes),
         "--remount-ro", "/dev", "--remount-ro", "/",
         "--chdir", "/",
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from runner.agent import loader
 from runner.backends import leases, records, seccomp
 from runner.backends.base import WORKSPACE, BackendReport, agent_command, agent_environment
-from runner.backends.bubblewrap import args, cgroup, leftover, probe
+from runner.backends.bubblewrap import args, cgroup, leftover, mounts, probe
 from runner.backends.bubblewrap.cgroup import Group, Parents
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.backends.bubblewrap.launch import Plan
@@ -45,6 +45,8 @@ class BubblewrapSandbox(ChildSandbox):
         self._child = await plan.spawn()
         records.write(self._record.parent, self._id, noted | leftover.facts(self._child.pid))
         await self._child.hand_over(plan.bundle, _START_S)
+        if self._lease is not None:
+            mounts.bound(self._child.pid)  # microseconds; it is root's to do
 
     async def _destroy(self) -> None:
         child = self._child

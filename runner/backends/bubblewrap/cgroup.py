@@ -20,6 +20,8 @@ V1_CONTROLLERS = ("memory", "pids", "cpu")
 PREFIX = "foliobox-"
 LEAF = "runner.foliobox"
 _PERIOD_US = 100_000
+# A sixteenth of what the runner has, so that it answers while every sandbox computes; among themselves all are alike.
+_SHARES_V1, _WEIGHT_V2 = 64, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,7 @@ class Group:
             (folder / "memory.swap.max").write_text("0")
         (folder / "pids.max").write_text(str(limits.pids))
         (folder / "cpu.max").write_text(f"{int(limits.cpus * _PERIOD_US)} {_PERIOD_US}")
+        (folder / "cpu.weight").write_text(str(_WEIGHT_V2))
 
     def _limit_v1(self, limits: SandboxLimits) -> None:
         if "memory" in self._folders:
@@ -217,11 +220,15 @@ class Group:
             (folder / "memory.limit_in_bytes").write_text(str(limits.memory_bytes))
             with contextlib.suppress(OSError):
                 (folder / "memory.memsw.limit_in_bytes").write_text(str(limits.memory_bytes))
+            # On v1 the buffers of INET sockets count only where they have a limit of their own.
+            with contextlib.suppress(OSError):
+                (folder / "memory.kmem.tcp.limit_in_bytes").write_text(str(limits.memory_bytes // 16))
         if "pids" in self._folders:
             (self._folders["pids"] / "pids.max").write_text(str(limits.pids))
         if "cpu" in self._folders:
             (self._folders["cpu"] / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
             (self._folders["cpu"] / "cpu.cfs_quota_us").write_text(str(int(limits.cpus * _PERIOD_US)))
+            (self._folders["cpu"] / "cpu.shares").write_text(str(_SHARES_V1))
 
 
 def _removed(folder: Path) -> bool:

@@ -13,11 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from runner.backends.bubblewrap import mounts
 from runner.backends.bubblewrap.backend import BubblewrapBackend
 from runner.backends.bubblewrap.launch import Plan
 
 FILE = "FOLIOBOX_TEST_WEAKNESS"
 SHARED_UID = 1_899_999_999
+UNBOUNDED = "unbounded_mounts"
 Weakening = Callable[[Plan, str], Plan]
 
 
@@ -45,6 +47,25 @@ def dumpable(plan: Plan, _: str) -> Plan:
     sources = plan.bundle[4:].replace(b"set_dumpable(False)", b"set_dumpable(True)")
     assert sources != plan.bundle[4:]
     return replace(plan, bundle=len(sources).to_bytes(4, "big") + sources)
+
+
+def _chain(old: str, *new: str) -> Weakening:
+    """A launch with one argument of its chain, the one that begins with ``old``, replaced or left out."""
+
+    def weaken(plan: Plan, _: str) -> Plan:
+        at = next(at for at, argument in enumerate(plan.chain) if argument.startswith(old))
+        return replace(plan, chain=[*plan.chain[:at], *new, *plan.chain[at + 1 :]])
+
+    return weaken
+
+
+def roomy(plan: Plan, _: str) -> Plan:
+    """In-memory folders without a size that matters."""
+    options = list(plan.options)
+    for at, option in enumerate(options):
+        if option == "--size":
+            options[at + 1] = str(1 << 40)
+    return replace(plan, options=options)
 
 
 def _agent(old: str, new: str) -> Weakening:
@@ -113,6 +134,13 @@ def site_of_home(plan: Plan, _: str) -> Plan:
 WEAKNESSES: dict[str, Weakening] = {
     "no_seccomp": no_seccomp,
     "dumpable": dumpable,
+    "patient": _agent("TIMEOUT_KILL_S = 0.8", "TIMEOUT_KILL_S = 600"),
+    "talkative": _agent("STREAM_KEEP = 16 << 20", "STREAM_KEEP = 1 << 50"),
+    "showy": _agent("DISPLAYS_KEEP = 256", "DISPLAYS_KEEP = 1 << 50"),
+    "cores": _chain("--core", "--core=unlimited"),
+    "no_process_limit": _chain("--nproc"),
+    "roomy": roomy,
+    UNBOUNDED: lambda plan, _: plan,
     "inherited_environment": inherited_environment,
     "options_in_argv": options_in_argv,
     "no_pid_namespace": no_pid_namespace,
@@ -142,7 +170,11 @@ WEAKNESSES: dict[str, Weakening] = {
 
 def install() -> None:
     """Weaken this process's launches by what the file named in the environment says at each start."""
-    strong = BubblewrapBackend.plan
+    strong, bound = BubblewrapBackend.plan, mounts.bound
+
+    def names() -> list[str]:
+        found: list[str] = json.loads(Path(os.environ[FILE]).read_text())["names"]
+        return found
 
     def plan(self: BubblewrapBackend, *arguments: Any) -> Plan:
         order = json.loads(Path(os.environ[FILE]).read_text())
@@ -152,3 +184,4 @@ def install() -> None:
         return made
 
     BubblewrapBackend.plan = plan  # type: ignore[method-assign,assignment]
+    mounts.bound = lambda outer: UNBOUNDED not in names() and bound(outer)

@@ -13,8 +13,9 @@ import pytest
 from runner.agent import protocol, system
 from runner.agent.children import Reaper, exit_facts
 from runner.agent.loop import Loop
+from runner.agent.outputs import Stream
 from runner.agent.protocol import CREDIT_WINDOW, Outbox
-from runner.agent.runs import Run, Stream
+from runner.agent.runs import Run
 from runner.agent.tracebacks import MAX_TRACEBACK, describe_error
 from tests.unit.agent.test_protocol import decode
 
@@ -65,8 +66,8 @@ def test_timers_fire_in_order_once_and_not_when_cancelled() -> None:
 
 
 def test_stream_keeps_a_cap_a_tail_and_whole_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.agent.runs.STREAM_KEEP", 10)
-    monkeypatch.setattr("runner.agent.runs.TAIL_KEEP", 4)
+    monkeypatch.setattr("runner.agent.outputs.STREAM_KEEP", 10)
+    monkeypatch.setattr("runner.agent.outputs.TAIL_KEEP", 4)
     stream = Stream("stdout")
     assert stream.take("aé".encode()[:2]) == "a"
     assert stream.take("aé".encode()[2:] + b"0123456") == "é0123456"

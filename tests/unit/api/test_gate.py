@@ -16,6 +16,7 @@ from starlette.types import Message
 from runner.api import errors
 from runner.api.auth import Tenant
 from runner.api.config import ApiConfig
+from runner.api.keyring import Keyring
 from runner.api.middleware import Gate
 
 
@@ -23,6 +24,7 @@ def application() -> FastAPI:
     """Routes that stand for the real ones."""
     app = FastAPI()
     app.state.api_config = ApiConfig(key="right", body_timeout_s=0.1, max_body_bytes=1000, body_memory_bytes=1500)
+    app.state.keyring = Keyring(app.state.api_config)
     errors.install(app)
     app.add_middleware(Gate, config=app.state.api_config)
 

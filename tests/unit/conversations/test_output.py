@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from runner.conversations import output
 from runner.conversations.output import ResultRecorder, StreamRecorder
 from runner.workspace.config import WorkspaceConfig
 from runner.workspace.history import Workspace
@@ -62,6 +65,46 @@ async def test_a_cut_character_does_not_show_as_garbage(workspace: Workspace) ->
     assert "\ufffd" not in text
 
 
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 7])
+async def test_small_limits_hold(workspace: Workspace, limit: int) -> None:
+    text, truncated, stored = await record(workspace, ["abcdefgh", "ijkl"], limit)
+    shown = [part for part in text.split("\n") if not part.startswith("…")]
+    assert sum(map(len, shown)) <= limit
+    assert (truncated, stored) == (True, 12)
+
+
+async def test_a_flood_takes_no_memory_and_what_is_stored_of_it_is_bounded(workspace: Workspace) -> None:
+    piece = "x" * 65_535 + "\n"
+    async with AsyncExitStack() as stack:
+        recorder = StreamRecorder(workspace, 65_536, stack)
+        await recorder.add(piece)
+        tracemalloc.start()
+        try:
+            for _ in range(4000):  # 250 MiB
+                await recorder.add(piece)
+            for _ in range(20_000):
+                await recorder.add("y")  # tiny pieces cost no more than their bytes
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        shown = await recorder.finish(counts(1 << 70), "/ref")
+    assert peak < 2 << 20
+    assert shown.full is not None
+    assert shown.full.size == 16 << 20
+    assert shown.text.endswith("xx\n" + "y" * 20_000)
+    assert shown.total == (1 << 53) - 1
+
+
+async def test_what_grows_when_it_is_decoded_is_cut_at_the_same_size(workspace: Workspace) -> None:
+    async with AsyncExitStack() as stack:
+        recorder = StreamRecorder(workspace, 100, stack)
+        for _ in range(9):
+            await recorder.add("\ufffd" * (1 << 20))  # three bytes each: 27 MiB
+        shown = await recorder.finish(counts(9 << 20), "/ref")
+    assert shown.full is not None
+    assert shown.full.size == 16 << 20
+
+
 async def test_pictures_become_references(workspace: Workspace) -> None:
     recorder = ResultRecorder(workspace, "/v1/x")
     body = {"kind": "result", "data": {"text/plain": "t"}, "binary": ["image/png"], "metadata": {}}
@@ -86,3 +129,63 @@ async def test_an_update_replaces_what_it_updates(workspace: Workspace) -> None:
         name = None if text == "other" else "id"
         await recorder.add({"kind": kind, "data": {"text/plain": text}, "binary": [], "display_id": name}, ())
     assert [shown["data"]["text/plain"] for shown in recorder.results] == ["two", "other"]
+
+
+def bundle(data: dict[str, object], **fields: object) -> dict[str, object]:
+    return {"kind": "display", "data": data, "binary": [], "metadata": {}, **fields}
+
+
+def inline(recorder: ResultRecorder) -> int:
+    return len(json.dumps(recorder.results))
+
+
+async def test_all_that_is_inline_is_bounded_together(workspace: Workspace) -> None:
+    recorder = ResultRecorder(workspace, "/v1/x")
+    for _ in range(60):
+        await recorder.add(bundle({"text/plain": "x" * 50_000, "application/json": {"a": ["y" * 10_000]}}), ())
+    assert inline(recorder) < (1 << 20) + 60_000
+    assert len(recorder.results) == 60
+    last = recorder.results[-1]["data"]
+    stored = recorder.blobs[int(last["application/json"].rpartition("/")[2])]
+    stream = await workspace.open_blob(stored.blob, stored.size)
+    assert json.loads(b"".join([chunk async for chunk in stream])) == {"a": ["y" * 10_000]}
+    await stream.aclose()
+
+
+async def test_updates_give_back_the_room_of_what_they_replace(workspace: Workspace) -> None:
+    recorder = ResultRecorder(workspace, "/v1/x")
+    for number in range(100):
+        kind = "update" if number else "display"
+        shown = await recorder.add(bundle({"text/plain": "x" * 100_000}, kind=kind, display_id="bar"), ())
+        assert shown is not None
+        assert shown["data"]["text/plain"].startswith("xx")
+    assert (len(recorder.results), recorder.blobs) == (1, [])
+
+
+async def test_metadata_names_and_representations_are_bounded(workspace: Workspace) -> None:
+    recorder = ResultRecorder(workspace, "/v1/x")
+    assert await recorder.add(bundle({"text/plain": "t"}, metadata={"a": "x" * 20_000}), ()) == {
+        "type": "display",
+        "data": {"text/plain": "t"},
+    }
+    kept = await recorder.add(bundle({"text/plain": "t"}, metadata={"width": 3}), ())
+    assert kept is not None
+    assert kept["metadata"] == {"width": 3}
+    assert await recorder.add(bundle({f"a/{n}": "t" for n in range(1000)}), ()) is None
+    assert recorder.dropped == 1
+    await recorder.add(bundle({"text/plain": "t"}, display_id="n" * 100_000), ())
+    assert not recorder._named
+
+
+async def test_what_one_run_may_store_for_its_results_is_bounded(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "MAX_RESULT_BLOBS", 3)
+    monkeypatch.setattr(output, "MAX_RESULT_BYTES", 1000)
+    recorder = ResultRecorder(workspace, "/v1/x")
+    for content in (b"1" * 100, b"2" * 100, b"3" * 100, b"4"):
+        await recorder.add({**bundle({}), "binary": ["image/png"]}, (content,))
+    assert (len(recorder.results), len(recorder.blobs), recorder.dropped) == (3, 3, 1)
+    other = ResultRecorder(workspace, "/v1/x")
+    await other.add({**bundle({}), "binary": ["image/png"]}, (b"1" * 1001,))
+    assert (other.results, other.dropped) == ([], 1)

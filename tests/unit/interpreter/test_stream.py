@@ -132,6 +132,24 @@ async def test_a_run_that_goes_well() -> None:
     assert await run_against(behave) is None
 
 
+async def test_every_byte_of_an_event_counts_for_its_acknowledgement() -> None:
+    """An event of control characters spans several frames; the agent holds all of it until it is acknowledged."""
+    acknowledged: list[int] = []
+
+    async def behave(agent: FakeAgent, channel: int) -> None:
+        agent.say(STARTED, channel=channel)
+        for seq in (2, 3):
+            packed = pack_message({"seq": seq, "type": "stdout", "text": "\0" * 30_000})
+            for at in range(0, len(packed), MAX_PAYLOAD):
+                kind = MESSAGE if at + MAX_PAYLOAD >= len(packed) else PART
+                agent.frame(channel, kind, packed[at : at + MAX_PAYLOAD])
+        acknowledged.append((await agent.requests.get())["seq"])
+        agent.say({**DONE, "seq": 4}, channel=channel)
+
+    assert await run_against(behave) is None
+    assert acknowledged == [3]
+
+
 def entry(**fields: object) -> Json:
     return {"path": "a", "size": 1, "mode": 420, "modified_ns": 0, **fields}
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from runner.errors import StoreFailed
-from runner.workspace import codec, keys
-from runner.workspace.codec import DraftEntry
+from runner.workspace import codec, drafts, encoding, keys
+from runner.workspace.drafts import DraftEntry
 from runner.workspace.manifest import Cause, Counts, Delta, Manifest, VersionInfo, difference, now
 from tests.unit.workspace.workspace_lab import RUN, contents, cut, fake_entry, gone, lab, put, run
 
@@ -55,8 +55,8 @@ def test_names_of_every_kind_come_back() -> None:
 
 @pytest.mark.parametrize("file", [None, fake_entry("ü/x", b"data", mode=0o600, modified_ns=1)])
 def test_draft_entries_come_back(file: Any) -> None:
-    entry = DraftEntry(7, "ü/x", file)
-    assert codec.decode_draft(codec.encode_draft(entry), keys.draft(HOME, 7)) == entry
+    entry = DraftEntry(7, (("ü/x", file),))
+    assert drafts.decode_draft(drafts.encode_draft(entry), keys.draft(HOME, 7)) == entry
 
 
 def test_ten_thousand_files_are_fast_and_a_small_change_is_small() -> None:
@@ -124,9 +124,11 @@ def test_a_field_that_cannot_be_is_refused(field: str, value: object) -> None:
 
 
 def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "MAX_DECODED_BYTES", 1 << 20)
-    with pytest.raises(StoreFailed):
-        codec.decode_manifest(zlib.compress(b" " * (2 << 20)), keys.version(HOME, 0))
+    monkeypatch.setattr(encoding, "MAX_DECODED_BYTES", 1 << 20)
+    bomb = zlib.compress(b" " * (2 << 20))
+    for decode in (codec.decode_manifest, codec.decode_info, drafts.decode_draft):
+        with pytest.raises(StoreFailed, match="damaged"):
+            decode(bomb, keys.version(HOME, 0))
 
 
 def test_a_chain_must_fit_together() -> None:

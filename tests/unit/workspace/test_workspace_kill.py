@@ -17,6 +17,12 @@ import asyncio, hashlib
 from pathlib import Path
 from tests.unit.workspace.workspace_lab import cut, lab, put
 
+async def many(space, files):
+    items = [(path, space.stage()) for path in files]
+    for path, staging in items:
+        await staging.write(files[path])
+    await space.put_many(items)
+
 async def main():
     async with lab(Path({folder!r})) as at:
         async def writer(who):
@@ -25,7 +31,15 @@ async def main():
                 data = f"{{who}} {{turn}} {start}".encode() * (1 + turn % 3 * 20_000)
                 path = f"up/{{turn % 40}}-{start}"
                 if turn % 4 == 3:
+                    await space.begin_execution(f"x{{turn}}-{start}", {{"turn": turn}})
+                    print(f"c{{who}}", f"begin/x{{turn}}-{start}", "-", flush=True)
                     await cut(space, path, data)
+                    assert await space.end_execution(f"x{{turn}}-{start}", {{"turn": turn}})
+                    print(f"c{{who}}", f"end/x{{turn}}-{start}", "-", flush=True)
+                elif turn % 4 == 2:
+                    await many(space, {{f"in/{{twin}}-{{turn}}-{start}": data for twin in "ab"}})
+                    await space.move("in", f"moved/{{turn}}-{start}")
+                    await put(space, path, data)
                 else:
                     await put(space, path, data)
                 print(f"c{{who}}", path, hashlib.sha256(data).hexdigest(), flush=True)
@@ -78,8 +92,15 @@ async def verify(folder: Path, acknowledged: dict[tuple[str, str], str], start: 
                 data = await get(space, path)
                 assert sha(data) == entry.sha256 == hashlib.sha256(data).hexdigest()
                 known = acknowledged.get((name, path))
-                if known != entry.sha256:
+                if known != entry.sha256 and not path.startswith(("in/", "moved/")):
                     assert path.endswith(f"-{start}") and path.startswith("up/"), path
                     acknowledged[name, path] = entry.sha256
-            missing = {path for who, path in acknowledged if who == name} - set(space.files)
-            assert not missing
+            said = {path for who, path in acknowledged if who == name}
+            records = {path for path in said if path.startswith(("begin/", "end/"))}
+            assert not said - records - set(space.files)
+            for path in records:
+                record = await space.read_execution(path.partition("/")[2])
+                assert record is not None
+                assert record.end == record.begin or path.startswith("begin/")
+            twins = {path for path in space.files if path.startswith(("in/", "moved/"))}
+            assert {path.replace("/a-", "/b-") for path in twins} == {path for path in twins if "/b-" in path}

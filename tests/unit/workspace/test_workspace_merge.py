@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from runner.errors import FolioboxError
 from runner.model import FileChange, FileEntry
-from runner.workspace.codec import DraftEntry
+from runner.workspace.drafts import DraftEntry
+from runner.workspace.guards import Quota
 from runner.workspace.merge import apply_run
 from runner.workspace.paths import MAX_PATH_BYTES, is_canonical, parents
+from runner.workspace.plans import plan_delete, plan_move, plan_puts
 from runner.workspace.tree import Tree
 from tests.unit.workspace.workspace_lab import change, fake_entry, gone
 
@@ -20,7 +23,7 @@ def tree(*paths: str, links: dict[str, str] | None = None, folders: tuple[str, .
 
 
 def upload(path: str, seq: int = 1) -> DraftEntry:
-    return DraftEntry(seq, path, fake_entry(path, b"upload"))
+    return DraftEntry(seq, ((path, fake_entry(path, b"upload")),))
 
 
 def ran(path: str) -> Any:
@@ -74,12 +77,12 @@ def test_long_paths_and_taken_names() -> None:
 def test_the_same_content_is_no_clash() -> None:
     target = tree("a")
     same = fake_entry("a", b"same")
-    assert merged(target, [change(same)], [DraftEntry(1, "a", same)]) == {}
+    assert merged(target, [change(same)], [DraftEntry(1, (("a", same),))]) == {}
 
 
 def test_a_file_that_somebody_deleted_is_kept_under_a_new_name() -> None:
     target = tree("a")
-    assert merged(target, [ran("a")], [DraftEntry(1, "a", None)]) == {"a": "a (run 4)"}
+    assert merged(target, [ran("a")], [DraftEntry(1, (("a", None),))]) == {"a": "a (run 4)"}
 
 
 def test_another_version_keeps_the_name_and_is_not_deleted() -> None:
@@ -135,7 +138,7 @@ def random_uploads(dice: random.Random, names: list[str], base: Tree) -> tuple[T
     newer: list[DraftEntry] = []
     for name in dice.sample(names, 3):
         if current.get(name) is not None and dice.random() < 0.4:
-            newer.append(DraftEntry(len(newer) + 1, name, None))
+            newer.append(DraftEntry(len(newer) + 1, ((name, None),)))
         elif current.blocking_parent(name) is None and not current.holds_below(name):
             newer.append(upload(name, len(newer) + 1))
         current.apply(newer[-1:])
@@ -187,3 +190,90 @@ def assert_possible(files: Any) -> None:
         entry: FileEntry = files[path]
         assert entry.path == path
         assert not any(parent in files for parent in parents(path)), sorted(files)
+
+
+NAMES = ["a", "b", "a/a", "a/b", "b/a", "a/a/a", "b/b/b", "a.x", "a.x/b", "c"]
+
+
+def random_tree(dice: random.Random, content: bytes) -> Tree:
+    tree = Tree({}, {}, ())
+    for name in dice.sample(NAMES, 6):
+        if tree.blocking_parent(name) is None and not tree.is_folder(name):
+            match dice.randrange(4):
+                case 0:
+                    tree.put_link(name, "x")
+                case 1:
+                    tree.put_folder(name)
+                case _:
+                    tree.put(fake_entry(name, content))
+    return tree
+
+
+def random_requests(dice: random.Random, base: Tree) -> tuple[Tree, list[DraftEntry]]:
+    """What clients may ask for: many files, moves, folders deleted; and the workspace with it."""
+    current, newer = base.copy(), list[DraftEntry]()
+    quota = Quota(1 << 30, 1 << 20)
+    for _ in range(4):
+        one, other = dice.sample(NAMES, 2)
+        try:
+            match dice.randrange(4):
+                case 0:
+                    files = [fake_entry(name, b"upload") for name in (one, other)]
+                    plan = plan_puts(current, files, quota)
+                case 1:
+                    plan = plan_delete(current, one, None, True)
+                case _:
+                    plan = plan_move(current, one, other, False, None)
+        except FolioboxError:
+            continue
+        newer.append(plan.entry(len(newer) + 1))
+        current.apply(newer[-1:])
+    return current, newer
+
+
+def test_random_requests_during_random_runs() -> None:
+    """Whatever moved meanwhile stays where it was moved to, the run's files are all kept, the tree can exist."""
+    dice = random.Random(6)
+    clashes = moves = 0
+    for _ in range(3000):
+        base = random_tree(dice, b"base")
+        current, newer = random_requests(dice, base)
+        after = random_tree(dice, b"run")
+        changes = [gone(name) for name in base.files if name not in after.files]
+        changes += [change(entry) for entry in after.files.values()]
+        target = base.copy()
+        renamed = merged(target, changes, newer, links=dict(after.links), folders=after.folders)
+        final = target.copy()
+        final.apply(newer)
+        for tree in (current, after, target, final):
+            assert_whole(tree)
+        for path in after.files:
+            assert final.files[renamed.get(path, path)].sha256 == after.files[path].sha256
+        for path in {entry.path for draft in newer for entry in draft.puts}:
+            if path in current.files:
+                assert final.files[path].sha256 in (
+                    current.files[path].sha256,
+                    after.files.get(path, ran(path).entry).sha256,
+                )
+        for path in {path for draft in newer for path, _ in draft.links} & current.links.keys():
+            assert final.links[path] == current.links[path]
+            moves += 1
+        clashes += len(renamed)
+        again = Tree(target.files, target.links, target.folders)  # as another process reads it
+        again.apply(newer)
+        assert (again.files, again.links, again.folders) == (final.files, final.links, final.folders)
+    assert clashes > 1000
+    assert moves > 100
+
+
+def assert_whole(tree: Tree) -> None:
+    """No thing lies below a file, a link or an empty folder, and what is counted is what is there."""
+    things = [*tree.files, *tree.links, *tree.folders]
+    assert len(set(things)) == len(things) == tree.entry_count
+    for path in things:
+        assert not any(parent in things for parent in parents(path)), sorted(things)
+        assert all(tree.is_folder(parent) for parent in parents(path))
+    assert tree.size_bytes == sum(entry.size for entry in tree.files.values())
+    for path in NAMES:
+        below = [name for name in (*tree.files, *tree.links) if name.startswith(path + "/")]
+        assert tree.holds_below(path) == bool(below)

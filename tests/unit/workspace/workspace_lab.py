@@ -17,6 +17,7 @@ from runner.workspace.history import CommitResult, Workspace
 from runner.workspace.manifest import Cause
 from runner.workspace.registry import open_store
 from runner.workspace.workspaces import Workspaces
+from tests.unit.workspace.workspace_memory import MemoryStore
 
 T = TypeVar("T")
 
@@ -87,6 +88,12 @@ async def lab(folder: Path, **settings: int) -> AsyncIterator[Lab]:
         yield Lab(store, config, Workspaces(store, config))
     finally:
         await store.close()
+
+
+def memory_lab(**settings: int) -> tuple[Lab, MemoryStore]:
+    """The same over a store in memory."""
+    config, store = WorkspaceConfig(Path("/nowhere"), **settings), MemoryStore()
+    return Lab(store, config, Workspaces(store, config)), store
 
 
 async def put(space: Workspace, path: str, data: bytes, **options: Any) -> FileEntry:

@@ -1,0 +1,135 @@
+"""JSON bodies as RFC 8259 means them: what parsers read in different ways is refused before anybody reads it.
+
+UTF-8 without a byte order mark, no name twice in one object, finite numbers, whole surrogate pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from email.message import Message
+from typing import Any, Final
+
+from fastapi import Request
+
+from runner.errors import InvalidRequest, TooLarge, UnsupportedMedia
+
+MAX_NAMES: Final = 10_000  # names of all objects of a body together, and numbers
+MAX_BYTES: Final = 1 << 20  # of a body that holds no code
+_MAX_DIGITS: Final = 20
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_DEPTH: Final = "the JSON is nested too deeply"
+
+
+async def checked(request: Request, max_bytes: int | None) -> Request:
+    """The request, its body checked and parsed. Raises InvalidRequest, UnsupportedMedia, TooLarge."""
+    body = await request.body()
+    if max_bytes is not None and len(body) > max_bytes:
+        raise TooLarge(f"the body of this call may have {max_bytes} bytes; files are sent to …/files", limit=max_bytes)
+    if body:
+        check_type(request.headers.get("content-type"))
+        request._json = parse(body)  # where Request.json() looks first
+    return request
+
+
+def check_type(content_type: str | None) -> None:
+    """Whether a body is sent as JSON. Other types are refused: browsers send those to any site unasked."""
+    message = Message()
+    message["content-type"] = content_type or "missing/missing"
+    charset = message.get_content_charset("utf-8")
+    if message.get_content_type() != "application/json" or charset not in ("utf-8", "utf8"):
+        given = f"not {ascii(content_type)[:100]}" if content_type else "which is missing"
+        raise UnsupportedMedia(
+            f"send the body as JSON in UTF-8, with the header Content-Type: application/json, {given}"
+        )
+
+
+def parse(body: bytes) -> Any:
+    """What a JSON text says. Raises InvalidRequest."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the body is not UTF-8 at byte {error.start}: send JSON in UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise InvalidRequest("the body begins with a byte order mark: send JSON without one")
+    decoder = _decoder()
+    try:
+        value = decoder.decode(text)
+        if _SURROGATE.search(body):
+            _check_text(value)
+    except json.JSONDecodeError as error:
+        raise InvalidRequest(f"the body is not JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise InvalidRequest(_DEPTH) from None
+    return value
+
+
+def _decoder() -> json.JSONDecoder:
+    names = numbers = 0
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal names
+        names += len(found)
+        if names > MAX_NAMES:
+            raise InvalidRequest(f"the body has more than {MAX_NAMES} fields", limit=MAX_NAMES)
+        made = dict(found)
+        if len(made) != len(found):
+            raise InvalidRequest(f"the body gives {_repeated(found)} twice in one object")
+        return made
+
+    def integer(digits: str) -> int:
+        nonlocal numbers
+        numbers += 1
+        if numbers > MAX_NAMES:
+            raise InvalidRequest(f"the body has more than {MAX_NAMES} numbers", limit=MAX_NAMES)
+        return _integer(digits)
+
+    def real(digits: str) -> float:
+        integer("0")
+        return _real(digits)
+
+    return json.JSONDecoder(object_pairs_hook=pairs, parse_int=integer, parse_float=real, parse_constant=_constant)
+
+
+def _repeated(found: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    for name, _ in found:
+        if name in seen:
+            return ascii(name)[:80]
+        seen.add(name)
+    raise AssertionError("unreachable")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise InvalidRequest(f"the body holds a number of {len(digits)} digits; at most {_MAX_DIGITS} are read")
+    return int(digits)
+
+
+def _real(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise InvalidRequest("the body holds a number that is too large")
+    return value
+
+
+def _constant(name: str) -> None:
+    raise InvalidRequest(f"{name} is not JSON: send a number or null")
+
+
+def _check_text(value: Any) -> None:
+    """Refuse halves of surrogate pairs, in names too; no encoding can carry them."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            shown = ascii(value)[:80]
+            raise InvalidRequest(f"{shown} contains lone surrogates, which no Unicode text can carry") from None
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            _check_text(name)
+            _check_text(item)
+    elif isinstance(value, list):
+        for item in value:
+            _check_text(item)

@@ -1,0 +1,284 @@
+"""What is durable of a run: that it began, how it ended, and which Idempotency-Key it was sent under."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Self
+
+from runner.agent.protocol import Json
+from runner.conversations.output import StoredBlob, StreamText
+from runner.conversations.result import Artifact, RunResult, nothing_ran
+from runner.errors import Conflict, FolioboxError, InvalidRequest, KeyReused, NotFound, StoreFailed, TooLarge
+from runner.model import FileEntry, InterpreterState, Outcome, RunRequest
+from runner.telemetry.logs import logger
+from runner.workspace.executions import ExecutionRecord
+from runner.workspace.history import Workspace
+from runner.workspace.manifest import now
+from runner.workspace.owners import Owners
+
+RESTARTED: Final = "runner_restarted"
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+_SHORT: Final = 16 << 10
+_PLAIN: Final = (
+    "execution_id", "exit_code", "signal", "duration_ms", "peak_memory_bytes", "results", "results_dropped", "error",
+    "interpreter_reason", "version", "files_error", "files_dropped", "skipped", "record_error",
+)  # fmt: skip
+log = logger("records")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An Idempotency-Key with the SHA-256 of the request that it was sent with."""
+
+    key: str
+    request: str
+
+    @classmethod
+    def of(cls, key: str, request: RunRequest) -> Self:
+        """Raises InvalidRequest for what is no key."""
+        if not _KEY.fullmatch(key):
+            raise InvalidRequest("Idempotency-Key: 1 to 255 visible ASCII characters, without spaces")
+        return cls(key, fingerprint(request))
+
+    def check(self, earlier: str) -> None:
+        """Raises KeyReused when the key was used with another request."""
+        if earlier != self.request:
+            raise KeyReused(
+                "this Idempotency-Key came before with another request to this conversation; take a new key"
+            )
+
+
+def fingerprint(request: RunRequest) -> str:
+    """SHA-256 of a request in a form that the order of its fields does not change."""
+    limits = request.limits
+    canonical: Json = {
+        "code": request.code,
+        "language": request.language,
+        "timeout_ms": request.timeout_ms,
+        "fresh": request.fresh,
+        "stdin": None if request.stdin is None else hashlib.sha256(request.stdin).hexdigest(),
+        "env": dict(request.env),
+        "limits": [limits.output_bytes, limits.artifacts, limits.artifact_bytes],
+    }
+    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
+
+
+class RunRecord:
+    """The durable trace of one run. ``begin``, then exactly one of ``end``, ``refuse`` and ``lose``.
+
+    Begun is written beside the run, and before anything of it is told. With a key the run waits for it: a key
+    is claimed only for a run that is about to be sent, and a run is sent only under a key that it has claimed.
+    """
+
+    def __init__(self, workspace: Workspace, execution_id: str, claim: Claim | None) -> None:
+        self._workspace, self._id, self._claim = workspace, execution_id, claim
+        self._begun: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        """Start writing; with a key, return when both are durable. Raises Conflict when another took the key."""
+        payload = {"began_at": now(), "version": self._workspace.version}
+        self._begun = asyncio.create_task(self._workspace.begin_execution(self._id, payload))
+        self._begun.add_done_callback(_seen)
+        if self._claim is None:
+            return
+        await self.durable()
+        try:
+            payload = {"execution_id": self._id, "request": self._claim.request}
+            earlier = await self._workspace.claim(self._claim.key, payload)
+            if earlier is not None:
+                raise Conflict("another runner began a run under this Idempotency-Key just now; send it again")
+        except FolioboxError as error:
+            await self.refuse(error)
+            raise
+
+    async def durable(self) -> None:
+        """Until it is durable that the run began. Raises StoreFailed."""
+        assert self._begun is not None
+        await asyncio.shield(self._begun)
+
+    async def end(self, result: RunResult, blobs: list[StoredBlob], seq: int) -> RunResult:
+        """Make a result the outcome; gives what is to be told, also when the store does not take it.
+
+        Another outcome that stands already is told instead. ``seq`` is the number of the event ``done``.
+        """
+        try:
+            if await self._end(_payload(result, blobs, seq)):
+                return result
+            record = await self._workspace.read_execution(self._id)
+            if record is None or record.end is None:
+                raise StoreFailed("the record of this run cannot be read", cause=f"ended twice: {self._id}")
+            return stored(record.end).result
+        except TooLarge as error:
+            return await self._end_reduced(result, blobs, seq, error)
+        except FolioboxError as error:
+            log.error("a run could not be recorded", execution=self._id, code=error.code, cause=error.cause)
+            return _unrecorded(result, error)
+
+    async def _end_reduced(self, result: RunResult, blobs: list[StoredBlob], seq: int, error: TooLarge) -> RunResult:
+        told = {"code": error.code, "detail": "the result is too large to be kept whole: what was shown was cut"}
+        less = replace(
+            result,
+            stdout=result.stdout.cut(_SHORT),
+            stderr=result.stderr.cut(_SHORT),
+            results=[],
+            results_dropped=result.results_dropped + len(result.results),
+            files=result.files[:1000],
+            files_dropped=result.files_dropped + len(result.files[1000:]),
+            record_error=told,
+        )
+        try:
+            await self._end(_payload(less, blobs, seq))
+        except FolioboxError as failure:
+            return _unrecorded(result, failure)
+        return replace(result, record_error=told)
+
+    async def refuse(self, error: FolioboxError) -> None:
+        """The run was refused before any of it was executed: it counts as never begun."""
+        await self._try_end({"refused": {"code": error.code, "detail": error.detail}})
+
+    async def lose(self, result: RunResult) -> None:
+        """A fault of ours took the run's outcome."""
+        await self._try_end(_payload(result, [], 1))
+
+    async def _try_end(self, payload: Json) -> None:
+        try:
+            await self._end(payload)
+        except FolioboxError as error:
+            log.warning("a run could not be recorded", execution=self._id, code=error.code, cause=error.cause)
+
+    async def _end(self, payload: Json) -> bool:
+        await self.durable()
+        return await self._workspace.end_execution(self._id, payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An outcome out of the store: the result, the number of its event, and what it refers to."""
+
+    result: RunResult
+    seq: int
+    blobs: list[StoredBlob]
+
+
+async def outcome(workspace: Workspace, owners: Owners, execution_id: str) -> Stored:
+    """How a run that is not going on here ended. One without an end was lost, and that becomes its outcome.
+
+    Raises NotFound, and OwnedElsewhere when it may be going on at another runner.
+    """
+    record = await workspace.read_execution(execution_id)
+    if record is None:
+        raise NotFound("there is no such execution in this conversation, or it is not kept any more")
+    if record.end is None:
+        await owners.check(workspace)
+        result = await lost(workspace, execution_id, record)
+        if await workspace.end_execution(execution_id, _payload(result, [], 1)):
+            log.warning("a run was lost", execution=execution_id)
+        record = await workspace.read_execution(execution_id)
+        if record is None or record.end is None:
+            raise NotFound("this execution is not kept any more")
+    refused = record.end.get("refused")
+    if refused is not None:
+        raise NotFound("this execution was refused before it began")
+    return stored(record.end)
+
+
+async def claimed(workspace: Workspace, claim: Claim) -> str | None:
+    """The execution that claimed a key earlier, if any. Raises KeyReused."""
+    earlier = await workspace.read_claim(claim.key)
+    if earlier is None:
+        return None
+    claim.check(str(earlier.get("request")))
+    return str(earlier.get("execution_id"))
+
+
+async def lost(workspace: Workspace, execution_id: str, record: ExecutionRecord) -> RunResult:
+    """The result of a run whose runner was gone before it could say how it ended.
+
+    Its files may have been stored before that: ``version`` is then the one that the run made.
+    """
+    began = int(record.begin.get("version", 0))
+    version = began
+    for info in await workspace.versions(limit=100):
+        if info.version <= began:
+            break
+        if info.cause.execution_id == execution_id:
+            version = info.version
+    return nothing_ran(execution_id, Outcome.LOST, version, InterpreterState.LOST, RESTARTED)
+
+
+def _unrecorded(result: RunResult, error: FolioboxError) -> RunResult:
+    detail = f"{error.detail.rstrip('.')}. The run took place; its result is not kept."
+    return replace(result, record_error={"code": error.code, "detail": detail})
+
+
+# -- results as JSON -------------------------------------------------------------------------------------------
+
+
+def _payload(result: RunResult, blobs: list[StoredBlob], seq: int) -> Json:
+    full = [text.full for text in (result.stdout, result.stderr) if text.full is not None]
+    return {
+        "ended_at": now(),
+        "seq": seq,
+        "result": to_json(result),
+        "shown": [_blob_row(blob) for blob in blobs],
+        "blobs": sorted({blob.blob for blob in (*blobs, *full)}),
+    }
+
+
+def stored(end: Json) -> Stored:
+    """An end record read. Raises StoreFailed for a damaged one."""
+    try:
+        blobs = [StoredBlob(*row) for row in end["shown"]]
+        return Stored(from_json(end["result"]), int(end["seq"]), blobs)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreFailed(
+            "the stored result of this run is damaged; restore it from a backup", cause=repr(error)
+        ) from None
+
+
+def to_json(result: RunResult) -> Json:
+    """A result as JSON that ``from_json`` reads back."""
+    body: Json = {name: getattr(result, name) for name in _PLAIN}
+    body["outcome"], body["interpreter"] = result.outcome.value, result.interpreter.value
+    for name, text in (("stdout", result.stdout), ("stderr", result.stderr)):
+        body[name] = [text.text, text.truncated, text.total, text.full and _blob_row(text.full)]
+    body["files"] = [_artifact_row(artifact) for artifact in result.files]
+    return body
+
+
+def from_json(body: Json) -> RunResult:
+    """A result. Raises KeyError, TypeError or ValueError for what is none."""
+    known: dict[str, Any] = {name: body[name] for name in _PLAIN}
+    for name in ("stdout", "stderr"):
+        text, truncated, total, full = body[name]
+        known[name] = StreamText(text, truncated, total, None if full is None else StoredBlob(*full))
+    return RunResult(
+        **known,
+        outcome=Outcome(body["outcome"]),
+        interpreter=InterpreterState(body["interpreter"]),
+        files=[_artifact(*row) for row in body["files"]],
+    )
+
+
+def _blob_row(blob: StoredBlob) -> list[object]:
+    return [blob.blob, blob.size, blob.media_type]
+
+
+def _artifact_row(artifact: Artifact) -> list[object]:
+    entry = artifact.entry
+    row = None if entry is None else [getattr(entry, field.name) for field in fields(FileEntry)]
+    return [artifact.path, artifact.change, artifact.renamed_from, row]
+
+
+def _artifact(path: str, change: Any, renamed_from: str | None, row: list[Any] | None) -> Artifact:
+    return Artifact(path, change, None if row is None else FileEntry(*row), renamed_from)
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """A failure is raised by ``durable``; nobody may come to ask."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,106 @@
+"""Executions of a conversation in the store: begun once, ended once, claimed once by an idempotency key.
+
+The object is the state: whoever creates it first has decided, in this process, in another, or before a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from runner.errors import Conflict
+from runner.workspace import keys
+from runner.workspace.base import KeyExists
+from runner.workspace.core import Core
+from runner.workspace.encoding import Json, decode_record, encode_record
+from runner.workspace.paths import check_record_name
+
+_INLINE: Final = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionRecord:
+    """What is known of an execution. ``end`` None: it runs, or whoever ran it is gone."""
+
+    begin: Json
+    end: Json | None
+
+
+class Executions(Core):
+    """Records of what was run. Their payloads are JSON of at most 16 MiB, else ``TooLarge``."""
+
+    async def begin_execution(self, execution_id: str, payload: Mapping[str, Any]) -> None:
+        """Note that an execution begins, durably. Raises ``Conflict`` when that id was begun before."""
+        self._check_alive()
+        key = keys.execution_begin(self.home, check_record_name(execution_id))
+        try:
+            await self._store.create(key, await _encode(payload))
+        except KeyExists:
+            raise Conflict("An execution of this id has begun before; each needs an id of its own.") from None
+
+    async def end_execution(self, execution_id: str, payload: Mapping[str, Any]) -> bool:
+        """Note its one outcome, durably; False when it had ended, and that outcome stands.
+
+        ``payload["blobs"]`` names the blobs that the record refers to, so that they are kept.
+        """
+        self._check_alive()
+        key = keys.execution_end(self.home, check_record_name(execution_id))
+        try:
+            await self._store.create(key, await _encode(payload))
+        except KeyExists:
+            return False
+        return True
+
+    async def read_execution(self, execution_id: str) -> ExecutionRecord | None:
+        """What is known of an execution; None when it never began here. Raises ``StoreFailed`` for damage."""
+        self._check_alive()
+        check_record_name(execution_id)
+        wanted = [keys.execution_begin(self.home, execution_id), keys.execution_end(self.home, execution_id)]
+        begin, end = await self._store.read_many(wanted)
+        if begin is None:
+            return None
+        return ExecutionRecord(
+            await _decode(begin, wanted[0]),
+            None if end is None else await _decode(end, wanted[1]),
+        )
+
+    async def claim(self, key: str, payload: Mapping[str, Any]) -> Json | None:
+        """Claim an idempotency key: None when it is ours now, durably; else what the first claim said."""
+        self._check_alive()
+        where = keys.claim(self.home, key)
+        try:
+            await self._store.create(where, encode_record(payload))
+        except KeyExists:
+            return decode_record(await self._store.read(where), where)
+        return None
+
+    async def read_claim(self, key: str) -> Json | None:
+        """What claimed an idempotency key, or None. Claims nothing."""
+        self._check_alive()
+        where = keys.claim(self.home, key)
+        found = (await self._store.read_many([where]))[0]
+        return None if found is None else decode_record(found, where)
+
+
+async def _encode(payload: Mapping[str, Any]) -> bytes:
+    """Results of some MiB must not keep the loop from its other work; small ones are not worth a thread."""
+    if _size(payload) < _INLINE:
+        return encode_record(payload)
+    return await asyncio.to_thread(encode_record, payload)
+
+
+def _size(value: Any) -> int:
+    """Characters of all texts in a payload, and an allowance for every value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(_size, value.values())) + 16 * len(value)
+    return sum(map(_size, value)) + 8 if isinstance(value, list) else 8
+
+
+async def _decode(data: bytes, key: str) -> Json:
+    if len(data) < _INLINE:
+        return decode_record(data, key)
+    return await asyncio.to_thread(decode_record, data, key)

@@ -1,0 +1,56 @@
+"""The table of limits in the operator's guide: complete, with the defaults and the codes of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from runner import errors
+from runner.agent import protocol
+from runner.api.v1.schemas import ConversationIn
+from runner.cli.settings_table import SETTINGS
+from runner.model import Outcome
+from runner.workspace import paths
+
+GUIDE = Path(__file__).parents[2] / "docs/operating.md"
+ROW = re.compile(r"^\| (.+) \| (.+) \| (?:`(SANDBOX_[A-Z_]+)`|(fixed)) \| (?:`([a-z_]+)`|(none)) \|$", re.MULTILINE)
+LIMIT = re.compile(r"_(MAX|MIN)_|LIMIT|_SIZE$|_FILES$|_CAP_|TIMEOUT|TTL|GRACE|_MEMORY$|_CPUS$|ULIMIT")
+NO_LIMIT = frozenset(("SANDBOX_POOL_SIZE",))
+OF_RESULTS = frozenset(("stdout_truncated", "files_error", "idle"))  # fields and reasons of a run's result
+OF_CONNECTIONS = frozenset(("too_many_connections", "timeout"))
+
+
+def rows() -> list[tuple[str, str, str, str]]:
+    """What, default, setting or ``fixed``, code or nothing."""
+    text = GUIDE.read_text(encoding="utf-8").partition("## Limits")[2].partition("\n## ")[0]
+    found = [(m[1], m[2], m[3] or m[4], m[5] or "") for m in ROW.finditer(text)]
+    assert len(found) == text.count("\n| ") - 1  # every row but the head has this form
+    return found
+
+
+def test_every_setting_that_is_a_limit_is_in_the_table_with_its_default() -> None:
+    table = {setting: default for _, default, setting, _ in rows() if setting != "fixed"}
+    limits = {s.name: s.default for s in SETTINGS if LIMIT.search(s.name)}
+    assert table == {name: default for name, default in limits.items() if name not in NO_LIMIT}
+
+
+def test_every_code_is_one_that_callers_are_told() -> None:
+    codes = {
+        kind.code
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, Exception) and hasattr(kind, "code")
+    }
+    known = codes | {outcome.value for outcome in Outcome} | OF_RESULTS | OF_CONNECTIONS
+    assert {code for *_, code in rows() if code} <= known
+
+
+def test_fixed_limits_are_those_of_the_code() -> None:
+    fixed = {what: int(default) for what, default, setting, _ in rows() if setting == "fixed"}
+    labels = ConversationIn.model_json_schema()["properties"]["labels"]["maxProperties"]
+    assert fixed == {
+        "path": paths.MAX_PATH_BYTES,
+        "one name of a path": paths.MAX_SEGMENT_BYTES,
+        "folders above a file": paths.MAX_LEVELS - 1,
+        "labels of a conversation": labels,
+    }
+    assert (protocol.MAX_PATH_BYTES, protocol.MAX_LEVELS) == (paths.MAX_PATH_BYTES, paths.MAX_LEVELS)

@@ -1,0 +1,1 @@
+"""What the proofs of durability share; see ``trace`` for the beginning."""
