@@ -47,10 +47,20 @@ SETTINGS = (
     Setting("SANDBOX_NOFILE_ULIMIT", "1024", "open files of a process"),
     Setting("SANDBOX_WORKSPACE_SIZE", "512m", "bytes of a workspace"),
     Setting("SANDBOX_WORKSPACE_FILES", "20000", "files, links and empty folders of a workspace"),
-    Setting("SANDBOX_KEEP_VERSIONS", "100", "newest versions of a conversation that are kept whatever their age; at least 100"),
+    Setting(
+        "SANDBOX_KEEP_VERSIONS",
+        "100",
+        "newest versions of a conversation that are kept whatever their age; at least 100",
+    ),
     Setting("SANDBOX_KEEP_DAYS", "30", "younger versions are kept however many there are; at least 1"),
-    Setting("SANDBOX_KEEP_EXECUTIONS_DAYS", "7", "records of executions and idempotency keys are kept so long; at least 1"),
-    Setting("SANDBOX_COLLECT_INTERVAL_SECONDS", "3600", "how often what is no longer kept is removed from the store; 0 for never"),
+    Setting(
+        "SANDBOX_KEEP_EXECUTIONS_DAYS", "7", "records of executions and idempotency keys are kept so long; at least 1"
+    ),
+    Setting(
+        "SANDBOX_COLLECT_INTERVAL_SECONDS",
+        "3600",
+        "how often what is no longer kept is removed from the store; 0 for never",
+    ),
     Setting("SANDBOX_TMPFS_SIZE", "256m", "bytes of /tmp"),
     Setting("SANDBOX_MAX_UPLOAD_BYTES", "256m", "one uploaded file"),
     Setting("SANDBOX_MAX_UPLOAD_FILES", "1000", "files of one upload of many"),

@@ -170,7 +170,7 @@ def test_a_log_that_nobody_reads(tmp_path: Path, tell: Tell) -> None:
             slowest = 0.0
             with runner.client() as http:
                 http.timeout = httpx.Timeout(10)
-                for number in range(1200):
+                for number in range(700):
                     began = time.monotonic()
                     path = f"/v1/conversations/{'l' * 100}-{number % 7}/files/{'missing' * 10}"
                     assert http.get(path).status_code == 404
@@ -180,4 +180,4 @@ def test_a_log_that_nobody_reads(tmp_path: Path, tell: Tell) -> None:
             assert len(held) >= 60_000, "the pipe was never full"
     finally:
         os.close(reader)
-    tell(f"1201 requests with a full log pipe, the slowest took {slowest * 1000:.0f} ms")
+    tell(f"701 requests with a full log pipe, the slowest took {slowest * 1000:.0f} ms")

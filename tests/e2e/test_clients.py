@@ -19,7 +19,7 @@ from tests.support.runner import Chat, Runner, running
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     """A service that waits a second for a body."""
     data = tmp_path_factory.mktemp("impatient")
-    with running(data, SANDBOX_BODY_TIMEOUT_SECONDS="1", SANDBOX_POOL_SIZE="0") as service:
+    with running(data, SANDBOX_BODY_TIMEOUT_SECONDS="1", SANDBOX_MIN_BODY_RATE="2", SANDBOX_POOL_SIZE="0") as service:
         yield service
 
 
@@ -120,7 +120,7 @@ def test_a_client_who_leaves_stores_nothing_and_is_no_fault(impatient: Runner) -
 def test_a_listener_who_does_not_read_does_not_hold_the_conversation(chat: Chat, runner: Runner) -> None:
     chat.ok("1")
     both = "    print('x' * 40000, flush=True)\n    print('x' * 40000, file=sys.stderr, flush=True)\n"
-    code = f"import sys\nfor i in range(400):\n{both}open('end', 'w').close()"  # more than buffers and queue hold
+    code = f"import sys\nfor i in range(400):\n{both}open('end', 'w').close()"  # more than buffers hold
     body = json.dumps({"code": code})
     headers = (f"Content-Length: {len(body)}", "Content-Type: application/json", "Accept: text/event-stream")
     with socket.socket() as sock:
@@ -131,4 +131,4 @@ def test_a_listener_who_does_not_read_does_not_hold_the_conversation(chat: Chat,
         time.sleep(1)
         began = time.monotonic()
         assert chat.ok("print(open('end').read() == '')")["stdout"] == "True\n"
-        assert 3 < time.monotonic() - began < 15  # it did hold it
+        assert time.monotonic() - began < 15

@@ -18,7 +18,12 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 WEAK_SITE = Path(__file__).resolve().parent / "support" / "weak_site"
 Weaken = Callable[..., Place]
 Make = Callable[..., Place]
-SMALL = {"SANDBOX_MEMORY": "320m", "SANDBOX_WORKSPACE_SIZE": "16m", "SANDBOX_TMPFS_SIZE": "16m"}
+SMALL = {
+    "SANDBOX_MEMORY": "320m",
+    "SANDBOX_WORKSPACE_SIZE": "16m",
+    "SANDBOX_WORKSPACE_FILES": "1000",
+    "SANDBOX_TMPFS_SIZE": "16m",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,7 +28,9 @@ for folder in range({folders}):
         made += 1
 print(made)
 """
-FOLDERS = {"/workspace": 16 << 20, "/tmp": 16 << 20, "/home/sandbox": 64 << 20, "/dev/shm": 64 << 20}
+# A page more for each of 1,000 files, and room for the one that is being replaced.
+WORKSPACE = (16 << 20) + 1000 * 4096 + (1 << 20)
+FOLDERS = {"/workspace": WORKSPACE, "/tmp": 16 << 20, "/home/sandbox": 64 << 20, "/dev/shm": 64 << 20}
 FILL = """
 import errno, os
 for folder in {folders!r}:
@@ -66,7 +68,7 @@ def test_control_without_a_group_inodes_are_not_bounded(small: Make) -> None:
     place.chat.purge()
 
 
-def test_folders_fill_up_alone_and_together_stay_below_half_the_memory(small: Make) -> None:
+def test_folders_fill_up_alone_and_together_stay_below_three_quarters_of_the_memory(small: Make) -> None:
     place = small()
     told = place.say(FILL.format(folders=list(FOLDERS)), timeout_ms=60_000).split()
     assert told[2::3] == ["True"] * 4
@@ -75,7 +77,7 @@ def test_folders_fill_up_alone_and_together_stay_below_half_the_memory(small: Ma
         facts = os.statvfs(f"/proc/{agent}/root{folder}")
         sizes[folder] = facts.f_blocks * facts.f_frsize
     assert sizes == FOLDERS
-    assert sum(sizes.values()) <= (320 << 20) // 2
+    assert sum(sizes.values()) <= (320 << 20) * 3 // 4
     place.chat.purge()
 
 

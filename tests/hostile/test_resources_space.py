@@ -93,18 +93,22 @@ os.unlink("/workspace/huge")
 """
 
 
-def test_21_a_full_workspace_costs_the_host_no_more_than_its_quota(small: Make) -> None:
+def test_21_a_full_workspace_costs_the_host_no_more_than_its_quota_and_is_rolled_back(small: Make) -> None:
     place = small()
     data = place.runner.data
     before = measures.free(data)
-    result = place.run(DISK, timeout_ms=60_000)
+    place.say("open('kept', 'w').write('before')")
+    result = place.run("open('kept', 'w').write('after')\n" + DISK, timeout_ms=60_000)
     assert result["stdout"] == "True\n"
+    assert result["files_error"]["code"] == "quota_exceeded"
+    assert "SANDBOX_WORKSPACE_SIZE" in result["files_error"]["detail"]
+    assert result["files"] == []
     spent, inodes = (then - now for then, now in zip(before, measures.free(data), strict=True))
     kept = sum(path.stat().st_blocks * 512 for path in data.rglob("*") if path.is_file())
     assert kept <= 2 * 16 * MIB
     assert spent < 512 * MIB  # others write to this disk, too
     assert inodes < 10_000
-    assert place.say("print(1)") == "1\n"
+    assert place.say("import os; print(open('kept').read(), os.path.exists('fill0'))") == "before False\n"
     place.chat.purge()
 
 

@@ -17,4 +17,7 @@ def test_shape_is_the_same_without_a_backend() -> None:
 
 
 def test_pool_tells_how_many_spares_wait() -> None:
-    assert describe(BackendReport("bubblewrap", True), "", {"ready": 1, "size": 2}, {})["pool"] == {"ready": 1, "size": 2}
+    assert describe(BackendReport("bubblewrap", True), "", {"ready": 1, "size": 2}, {})["pool"] == {
+        "ready": 1,
+        "size": 2,
+    }

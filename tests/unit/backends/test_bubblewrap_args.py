@@ -43,7 +43,14 @@ def test_no_mount_point_lies_below_a_writable_one() -> None:
 def test_sizes_come_before_their_folders() -> None:
     found = options(workspace_bytes=123, workspace_files=2, tmp_bytes=45)
     at = found.index("/workspace")
-    assert found[at - 5 : at + 1] == ["--perms", "0700", "--size", str(123 + 2 * 4096 + (1 << 20)), "--tmpfs", "/workspace"]
+    assert found[at - 5 : at + 1] == [
+        "--perms",
+        "0700",
+        "--size",
+        str(123 + 2 * 4096 + (1 << 20)),
+        "--tmpfs",
+        "/workspace",
+    ]
     assert found[found.index("/tmp") - 2] == "45" or found[found.index("/tmp") - 1] == "--tmpfs"
 
 
