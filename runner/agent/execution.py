@@ -19,7 +19,7 @@ from .runs import Run
 from .tree import Tree
 from .writes import WriteWatch
 
-KILL_LIMIT_S = 2.0
+KILL_LIMIT_S = 5.0  # all are stopped and cannot fork: what takes time is 250 processes dying on a busy host
 START_LIMIT_S = 60.0
 INTERRUPT_KILL_S = 5.0
 TIMEOUT_KILL_S = 0.8
@@ -358,7 +358,7 @@ class Execution:
             self._interpreters.wake()
         if kept is not None and kept.ready and not kept.dead and (killed or not stopped):
             # A process that was just killed may have sent it SIGCONT all the time, or after it was stopped.
-            stopped = stop(kept)
+            stopped = stop(kept, KILL_LIMIT_S)
             if not stopped:
                 kept.kill()
         return stopped, survivors

@@ -62,7 +62,8 @@ def one_after_the_other(runner: Runner, ledger: Ledger, dice: random.Random) -> 
         made = {f"outputs/{number}": f"made {number} {dice.random()}".encode() for number in range(3)}
         code = "import os, pathlib\nos.makedirs('outputs', exist_ok=True)\n"
         code += "\n".join(f"pathlib.Path({path!r}).write_bytes({data!r})" for path, data in made.items())
-        assert chat.run(code, made)["outcome"] == "ok"
+        result = chat.run(code, made)
+        assert result.get("outcome") == "ok", result
         before = chat.files() or {}
         chat.stream(
             "open('outputs/0', 'w').write('again'); os.remove('outputs/1')", {"outputs/0": b"again", "outputs/1": None}

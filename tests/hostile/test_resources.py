@@ -175,7 +175,7 @@ def test_19_fork_bombs_stay_below_the_cap_and_leave_nothing_and_the_conversation
         assert watch.highest <= 256
         assert took < 1.5 + 2.5
         if all(path.exists() for path in groups.values()):
-            outside.wait_for(lambda: measures.processes(groups) <= 4, "the bomb is gone", 1.0)  # noqa: B023
+            outside.wait_for(lambda: measures.processes(groups) <= measures.IDLE, "the bomb is gone", 1.0)  # noqa: B023
     assert strong.say("print(1)") == "1\n"
 
 
@@ -250,9 +250,9 @@ def cores(place: Place, wanted: float, limit_s: float) -> float:
     return seen
 
 
-def test_28_spinning_processes_get_the_quota_and_the_least_weight(strong: Place) -> None:
+def test_28_spinning_processes_get_the_quota_and_less_weight_than_the_runner(strong: Place) -> None:
     groups = measures.folders(strong)
-    assert measures.group_figure(groups, ("cpu", "cpu.shares"), "cpu.weight") in (64, 6)
+    assert measures.group_figure(groups, ("cpu", "cpu.shares"), "cpu.weight") in (512, 50)
     assert cores(strong, 1.1, 3) < 1.1
 
 

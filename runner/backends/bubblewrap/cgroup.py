@@ -20,8 +20,9 @@ V1_CONTROLLERS = ("memory", "pids", "cpu")
 PREFIX = "foliobox-"
 LEAF = "runner.foliobox"
 _PERIOD_US = 100_000
-# A sixteenth of what the runner has, so that it answers while every sandbox computes; among themselves all are alike.
-_SHARES_V1, _WEIGHT_V2 = 64, 6
+# Half of what the runner has, so that it answers while every sandbox computes; among themselves all are alike.
+# Less would starve sandboxes where other programs keep the host busy.
+_SHARES_V1, _WEIGHT_V2 = 512, 50
 
 
 @dataclass(frozen=True, slots=True)

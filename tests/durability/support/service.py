@@ -64,12 +64,12 @@ def no_syncs() -> list[str]:
 
 def lines(trace: Path, pid: int) -> list[str]:
     """The lines of a trace whose program has ended."""
-    end = f"{pid} +++ "
+    end = re.compile(rf"^{pid} +\+\+\+ ", re.MULTILINE)  # short numbers are padded
 
     def complete() -> bool:
         with trace.open("rb") as file:
             file.seek(max(0, trace.stat().st_size - (1 << 16)))
-            return any(line.startswith(end) for line in file.read().decode("ascii", "replace").splitlines())
+            return end.search(file.read().decode("ascii", "replace")) is not None
 
     outside.wait_for(complete, "strace has written all", 60)
     with trace.open(encoding="ascii") as file:

@@ -13,6 +13,8 @@ from tests.hostile.support import outside
 from tests.hostile.support.place import Place
 from tests.support.runner import Runner
 
+IDLE = 5  # processes and threads of a sandbox that waits: bwrap, agent, template with a library's thread, interpreter
+
 
 def folders(place: Place) -> dict[str, Path]:
     """Groups of a place's sandbox as its runner noted them: by v1 controller, or ``v2``."""
