@@ -1,8 +1,9 @@
 """System calls of the local store: objects as files, durable in the right order, all errors through one door.
 
-The order of a durable create: write the bytes to a staging file, fsync it, make the folders and fsync the
-folder above each new one, link the file under its name (which fails if the name is taken), fsync its folder,
-remove the staging name. At no point does a name lead to bytes that could be lost.
+The order of a durable create, here as in ``disk_writer`` and ``disk_batch``: write the bytes to a staging file,
+fsync it, make the folders and fsync the folder above each new one, link the file under its name (which fails if
+the name is taken), fsync its folder, remove the staging name. At no point does a name lead to bytes that could
+be lost.
 
 Everything here blocks and runs in the store's threads.
 """
@@ -76,22 +77,6 @@ class Disk:
         path = f"{self.staging}/{os.getpid()}-{secrets.token_hex(8)}.part"
         return os.open(path, _CREATE, 0o600), path
 
-    def create(self, key: str, data: bytes) -> None:
-        """A whole object at once."""
-        target = self.path(key)
-        with door("write", key):
-            fd, staged = self.begin()
-            try:
-                try:
-                    write_all(fd, data)
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
-                self._link(staged, target, key)
-            finally:
-                with suppress(OSError):
-                    os.unlink(staged)
-
     def place(self, staged: str, key: str) -> None:
         """Give a staging file, already fsynced, its name. The caller removes the staging name."""
         target = self.path(key)
@@ -108,14 +93,17 @@ class Disk:
             raise KeyExists("The object is already there.", cause=key) from None
         sync_folder(folder)
 
-    def link(self, staged: str, target: str) -> None:
-        """Give a staging file its name, which is not durable yet. Raises ``OSError``."""
+    def link(self, staged: str | int, target: str) -> None:
+        """Give a staging file, or one without a name by its descriptor, its name, which is not durable yet.
+
+        Raises ``OSError``.
+        """
         try:
-            os.link(staged, target)
+            _link(staged, target)
         except FileNotFoundError:  # the folder was removed since we made it
             self._forget_folders()
             self.ensure_folder(os.path.dirname(target))
-            os.link(staged, target)
+            _link(staged, target)
 
     def ensure_folder(self, folder: str) -> None:
         """Make a folder and those above it, each durable in its parent."""
@@ -236,6 +224,13 @@ class Disk:
                     os.unlink(entry.path)
                     swept += 1
         return swept
+
+
+def _link(staged: str | int, target: str) -> None:
+    if isinstance(staged, str):
+        os.link(staged, target)
+    else:  # any descriptor of a folder makes it a linkat, which alone follows the link in /proc
+        os.link(f"/proc/self/fd/{staged}", target, src_dir_fd=staged, follow_symlinks=True)
 
 
 def _walk(folder: str, prefix: str, after: str) -> Iterator[str]:

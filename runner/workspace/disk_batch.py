@@ -48,7 +48,7 @@ class Batches:
                 if isinstance(content, str):
                     after.callback(_remove, content)
             targets = [self._disk.path(key) for key, _ in items]
-            if len(items) >= FEW and self._syncs_whole():
+            if len(items) >= FEW and self.syncs_whole():
                 self._create_whole(items, targets, after)
             else:
                 self._create_each(items, targets, after)
@@ -69,7 +69,7 @@ class Batches:
 
         def link(number: int) -> None:
             # Not by the path of a staging file either: what was synced is what gets the name.
-            os.link(f"/proc/self/fd/{fds[number]}", targets[number], src_dir_fd=folder, follow_symlinks=True)
+            self._disk.link(fds[number], targets[number])
 
         folders = self._link(items, targets, link)
         if not _syncfs(folder):
@@ -91,7 +91,7 @@ class Batches:
                 os.close(fd)
         with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
             list(pool.map(_sync_file, sources))
-        for name in self._link(items, targets, lambda number: os.link(sources[number], targets[number])):
+        for name in self._link(items, targets, lambda number: self._disk.link(sources[number], targets[number])):
             sync_folder(name)
 
     def _link(
@@ -106,7 +106,8 @@ class Batches:
                 link(number)
         return folders
 
-    def _syncs_whole(self) -> bool:
+    def syncs_whole(self) -> bool:
+        """Whether this file system is one whose ``syncfs`` and nameless files are known to do what is promised."""
         if self._whole is None:
             self._whole = (
                 _kernel() >= _KERNEL and _file_system(self._disk.staging) in _MAGIC and os.path.isdir("/proc/self/fd")

@@ -18,6 +18,7 @@ from runner.workspace.base import ByteStream, KeyExists, ObjectInfo, Staging
 from runner.workspace.config import DATA_DIR
 from runner.workspace.disk import FULL, Disk, sync_folder
 from runner.workspace.disk_batch import Batches
+from runner.workspace.disk_writer import Writer
 from runner.workspace.local_streams import LocalStaging, LocalStream
 
 T = TypeVar("T")
@@ -33,8 +34,8 @@ BATCH_BYTES: Final = 8 << 20
 class LocalStore:
     """``Store`` below ``data_dir/store``. See ``disk`` for what makes an object durable.
 
-    Four sets of threads, so that work of one kind waits only for its like: small objects, listings and first
-    bytes; bytes and syncs of large files; batches of small files; removal. One thread makes batches, of few files
+    Sets of threads of their own, so that work of one kind waits only for its like: reads and listings; small
+    objects; bytes and syncs of large files; batches of small files; removal. One thread makes batches, of few files
     each: a second one, or larger ones, would be hardly faster and would hold up the syncs of everybody else.
     """
 
@@ -45,6 +46,8 @@ class LocalStore:
         self._disk = Disk(str(self._root))
         self._batches = Batches(self._disk)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self._small = ThreadPoolExecutor(1, thread_name_prefix="store-small")
+        self._writer = Writer(self._disk, self._small, self._batches.syncs_whole)
         self._large = ThreadPoolExecutor(LARGE_THREADS, thread_name_prefix="store-large")
         self._batch = ThreadPoolExecutor(BATCH_THREADS, thread_name_prefix="store-batch")
         self._removal = ThreadPoolExecutor(1, thread_name_prefix="store-removal")
@@ -96,7 +99,7 @@ class LocalStore:
 
     async def close(self) -> None:
         """Wait for what is being written, then let another runner in."""
-        for pool in (self._pool, self._large, self._batch, self._removal):
+        for pool in (self._pool, self._small, self._large, self._batch, self._removal):
             await asyncio.to_thread(pool.shutdown)
         fd, self._lock_fd = self._lock_fd, -1
         if fd >= 0:
@@ -132,7 +135,7 @@ class LocalStore:
 
     async def create(self, key: str, data: bytes) -> None:
         """Write a small object."""
-        await self._hop(self._disk.create, key, data)
+        await self._writer.create(key, data)
 
     async def read(self, key: str) -> bytes:
         """A small object."""
@@ -148,7 +151,7 @@ class LocalStore:
 
     def stage(self, max_bytes: int) -> Staging:
         """Begin an object."""
-        return LocalStaging(self._disk, self._pool, self._large, max_bytes)
+        return LocalStaging(self._disk, self._writer, self._large, max_bytes)
 
     async def open(self, key: str, start: int = 0, end: int | None = None) -> ByteStream:
         """Bytes of an object."""

@@ -15,6 +15,7 @@ from typing import Final, Self, TypeVar
 from runner.errors import StoreFailed, TooLarge
 from runner.workspace.base import CHUNK_BYTES, Digest, KeyMissing
 from runner.workspace.disk import Disk, door, read_exactly, write_all
+from runner.workspace.disk_writer import Writer
 
 T = TypeVar("T")
 
@@ -24,12 +25,12 @@ _INLINE_HASH: Final = 64 << 10
 class LocalStaging:
     """A file under way. Up to ``CHUNK_BYTES`` stay in memory: a small one costs one hop to a thread.
 
-    ``pool`` makes small objects; ``large`` writes and syncs those that have a file.
+    ``writer`` makes small objects; ``large`` writes and syncs those that have a file.
     """
 
-    def __init__(self, disk: Disk, pool: Executor, large: Executor, max_bytes: int) -> None:
+    def __init__(self, disk: Disk, writer: Writer, large: Executor, max_bytes: int) -> None:
         self._disk = disk
-        self._pool = pool
+        self._writer = writer
         self._large = large
         self._max_bytes = max_bytes
         self._hash = hashlib.sha256()
@@ -87,7 +88,10 @@ class LocalStaging:
         if self._spent:
             raise StoreFailed("The upload had already ended.", cause=f"second commit, to {key}")
         self._spent = True
-        await self._hop(self._commit, key, b"".join(self._take()), small=not self._in_file)
+        if self._in_file:
+            await self._hop(self._commit, key)
+        else:
+            await self._writer.create(key, b"".join(self._take()))
         return digest
 
     @property
@@ -133,10 +137,9 @@ class LocalStaging:
         self._in_file = True
         await self._hop(self._flush, self._take())
 
-    async def _hop(self, work: Callable[..., T], *arguments: object, small: bool = False) -> T:
+    async def _hop(self, work: Callable[..., T], *arguments: object) -> T:
         """Work in a thread that is done even when the caller is cancelled before a thread is free."""
-        pool = self._pool if small else self._large
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(pool, work, *arguments))
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._large, work, *arguments))
 
     def _flush(self, chunks: list[bytes]) -> None:
         with self._file_lock, door("write", "staging"):
@@ -148,11 +151,8 @@ class LocalStaging:
                 self._hash.update(chunk)
                 write_all(self._fd, chunk)
 
-    def _commit(self, key: str, rest: bytes) -> None:
+    def _commit(self, key: str) -> None:
         with self._file_lock:
-            if not self._path:
-                self._disk.create(key, rest)
-                return
             try:
                 with door("write", key):
                     if self._fd < 0:

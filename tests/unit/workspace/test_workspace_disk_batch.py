@@ -102,7 +102,7 @@ def test_without_a_sync_of_the_file_system_each_file_is_synced(
 @pytest.mark.parametrize("whole", [False, True])
 def test_what_is_there_stays_and_written_files_are_taken(memory: Path, whole: bool) -> None:
     where, batches = made(memory, whole)
-    where.create("t/0/0", b"earlier")
+    batches.create([("t/0/0", b"earlier")])
     staged = Path(where.staging) / "1-0123456789abcdef.part"
     staged.write_bytes(b"large")
     batches.create([*ITEMS, ("t/large", str(staged))])

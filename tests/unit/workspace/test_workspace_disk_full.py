@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from runner.errors import ConfigurationError, StoreFull
-from runner.workspace import disk
+from runner.workspace import disk, disk_writer
 from tests.unit.workspace.workspace_lab import Lab, contents, cut, lab, put, run
 
 
@@ -83,12 +84,13 @@ def test_only_a_full_disk_is_let_pass(tmp_path: Path, monkeypatch: pytest.Monkey
             return getattr(os, name)
 
         def fsync(self, fd: int) -> None:
-            if os.path.isfile(f"/proc/self/fd/{fd}"):
+            if stat.S_ISREG(os.fstat(fd).st_mode):
                 raise OSError(self.number, os.strerror(self.number))
             os.fsync(fd)
 
     broken = Broken()
     monkeypatch.setattr(disk, "os", broken)
+    monkeypatch.setattr(disk_writer, "os", broken)
 
     async def scenario() -> None:
         async with lab(tmp_path) as at:

@@ -6,7 +6,9 @@ import asyncio
 import os
 import stat
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -203,7 +205,14 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_a_store_that_overwrites_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "link", os.replace)
+    link = os.link
+
+    def overwrite(source: str, target: str, **options: Any) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(target)
+        link(source, target, **options)
+
+    monkeypatch.setattr(os, "link", overwrite)
 
     async def scenario() -> None:
         with pytest.raises(ConfigurationError, match="second create of the same key succeeded"):
