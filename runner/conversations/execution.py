@@ -63,7 +63,7 @@ class Execution:
         self.id, self.request, self.log = running.execution_id, request, running.log
         self.url = conversation.base_url(self.id)
         self.limits = conversation.run_limits(request)
-        self.record = RunRecord(conversation.workspace, self.id, running.claim)
+        self.record = RunRecord(conversation.workspace, self.id, running.claim, announced=running.announced)
         self.results = ResultRecorder(conversation.workspace, self.url, running.blobs)
         self.started = "new"
         self.began = time.monotonic()
@@ -200,8 +200,10 @@ class Execution:
             return []
         if end.truncated:
             self.files_error = {"code": "quota_exceeded", "detail": _TOO_MANY}
-        artifacts = [_artifact(change, result.renamed) for change in changes]
-        for number, artifact in enumerate(artifacts, 1):
+        artifacts: list[Artifact] = []
+        for number, change in enumerate(changes, 1):
+            artifact = _artifact(change, result.renamed)
+            artifacts.append(artifact)
             if artifact.change != "deleted":
                 self.log.add("file", {}, artifact=artifact)
             if number % _FILES_AT_ONCE == 0:
@@ -217,7 +219,7 @@ class Execution:
 async def stop_before_it_begins(workspace: Workspace, running: Running) -> RunResult:
     """The result of a run that was interrupted while it waited; nothing of it was executed."""
     execution_id = running.execution_id
-    record = RunRecord(workspace, execution_id, running.claim)
+    record = RunRecord(workspace, execution_id, running.claim, announced=running.announced)
     await record.begin()
     await record.durable()
     kept = InterpreterState.KEPT

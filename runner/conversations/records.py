@@ -23,10 +23,13 @@ from runner.workspace.owners import Owners
 RESTARTED: Final = "runner_restarted"
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _SHORT: Final = 16 << 10
+_AT_ONCE_S: Final = 0.05
+_VERSIONS: Final = 100
 _PLAIN: Final = (
     "execution_id", "exit_code", "signal", "duration_ms", "peak_memory_bytes", "results", "results_dropped", "error",
     "interpreter_reason", "version", "files_error", "files_dropped", "skipped", "record_error",
 )  # fmt: skip
+_ENTRY: Final = tuple(field.name for field in fields(FileEntry))
 log = logger("records")
 
 
@@ -72,17 +75,23 @@ class RunRecord:
 
     Begun is written beside the run, and before anything of it is told. With a key the run waits for it: a key
     is claimed only for a run that is about to be sent, and a run is sent only under a key that it has claimed.
+    While nobody can know its id before its outcome (``announced`` False), a run that ends at once has its end
+    written alone: what a crash cuts off then is a run that nobody can ask for, unless a version names it.
     """
 
-    def __init__(self, workspace: Workspace, execution_id: str, claim: Claim | None) -> None:
+    def __init__(self, workspace: Workspace, execution_id: str, claim: Claim | None, *, announced: bool = True) -> None:
         self._workspace, self._id, self._claim = workspace, execution_id, claim
+        self._at_once = announced or claim is not None
+        self._later: asyncio.TimerHandle | None = None
         self._begun: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         """Start writing; with a key, return when both are durable. Raises Conflict when another took the key."""
         payload = {"began_at": now(), "version": self._workspace.version}
-        self._begun = asyncio.create_task(self._workspace.begin_execution(self._id, payload))
-        self._begun.add_done_callback(_seen)
+        if not self._at_once:
+            self._later = asyncio.get_running_loop().call_later(_AT_ONCE_S, self._write, payload)
+            return
+        self._write(payload)
         if self._claim is None:
             return
         await self.durable()
@@ -95,10 +104,14 @@ class RunRecord:
             await self.refuse(error)
             raise
 
+    def _write(self, payload: Json) -> None:
+        self._begun = asyncio.create_task(self._workspace.begin_execution(self._id, payload))
+        self._begun.add_done_callback(_seen)
+
     async def durable(self) -> None:
-        """Until it is durable that the run began. Raises StoreFailed."""
-        assert self._begun is not None
-        await asyncio.shield(self._begun)
+        """Until it is durable that the run began, where that is being written. Raises StoreFailed."""
+        if self._begun is not None:
+            await asyncio.shield(self._begun)
 
     async def end(self, result: RunResult, blobs: list[StoredBlob], seq: int) -> RunResult:
         """Make a result the outcome; gives what is to be told, also when the store does not take it.
@@ -151,6 +164,8 @@ class RunRecord:
             log.warning("a run could not be recorded", execution=self._id, code=error.code, cause=error.cause)
 
     async def _end(self, payload: Json) -> bool:
+        if self._later is not None:
+            self._later.cancel()
         await self.durable()
         return await self._workspace.end_execution(self._id, payload)
 
@@ -169,7 +184,7 @@ async def outcome(workspace: Workspace, owners: Owners, execution_id: str) -> St
 
     Raises NotFound, and OwnedElsewhere when it may be going on at another runner.
     """
-    record = await workspace.read_execution(execution_id)
+    record = await workspace.read_execution(execution_id) or await _of_a_version(workspace, execution_id)
     if record is None:
         raise NotFound("there is no such execution in this conversation, or it is not kept any more")
     if record.end is None:
@@ -184,6 +199,14 @@ async def outcome(workspace: Workspace, owners: Owners, execution_id: str) -> St
     if refused is not None:
         raise NotFound("this execution was refused before it began")
     return stored(record.end)
+
+
+async def _of_a_version(workspace: Workspace, execution_id: str) -> ExecutionRecord | None:
+    """A run without a record: it stored its files and was cut off before it could say how it ended."""
+    for info in await workspace.versions(limit=_VERSIONS):
+        if info.cause.execution_id == execution_id:
+            return ExecutionRecord({"version": info.version - 1}, None)
+    return None
 
 
 async def claimed(workspace: Workspace, claim: Claim) -> str | None:
@@ -202,7 +225,7 @@ async def lost(workspace: Workspace, execution_id: str, record: ExecutionRecord)
     """
     began = int(record.begin.get("version", 0))
     version = began
-    for info in await workspace.versions(limit=100):
+    for info in await workspace.versions(limit=_VERSIONS):
         if info.version <= began:
             break
         if info.cause.execution_id == execution_id:
@@ -270,7 +293,7 @@ def _blob_row(blob: StoredBlob) -> list[object]:
 
 def _artifact_row(artifact: Artifact) -> list[object]:
     entry = artifact.entry
-    row = None if entry is None else [getattr(entry, field.name) for field in fields(FileEntry)]
+    row = None if entry is None else [getattr(entry, name) for name in _ENTRY]
     return [artifact.path, artifact.change, artifact.renamed_from, row]
 
 

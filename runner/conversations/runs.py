@@ -29,6 +29,7 @@ class Running:
     """A run as a caller sees it, waiting, going on or ended. A caller who leaves stops nothing.
 
     ``blobs`` are what its results refer to. ``replayed``: an earlier request under the same key began it.
+    ``announced``: somebody may know its id before its outcome.
     """
 
     execution_id: str
@@ -37,6 +38,7 @@ class Running:
     blobs: list[StoredBlob] = field(default_factory=list)
     since: str = field(default_factory=now)
     replayed: bool = False
+    announced: bool = True
 
     @classmethod
     def stored(cls, execution_id: str, outcome: Stored, *, replayed: bool = False) -> Running:
@@ -106,9 +108,11 @@ class Runs:
         execution_id: str,
         claim: Claim | None,
         work: Callable[[Running], Coroutine[Any, Any, RunResult]],
+        *,
+        announced: bool = True,
     ) -> Running:
         """Begin ``work`` as a task of its own. Its log ends when it does."""
-        running = Running(execution_id, EventLog(self._memory), claim)
+        running = Running(execution_id, EventLog(self._memory), claim, announced=announced)
         place = home(workspace)
         self._known[place, execution_id] = running
         if claim is not None:

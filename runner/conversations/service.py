@@ -256,8 +256,12 @@ class ConversationService:
 
     # -- runs --------------------------------------------------------------------------------------------------
 
-    async def begin(self, tenant: str, identifier: str, request: RunRequest, *, key: str | None = None) -> Running:
+    async def begin(
+        self, tenant: str, identifier: str, request: RunRequest, *, key: str | None = None, announced: bool = True
+    ) -> Running:
         """Begin a run in a conversation; it waits for its turn and goes on whether or not somebody waits for it.
+
+        ``announced``: whether the caller may learn its id, or tell it, before its outcome.
 
         ``key`` is an Idempotency-Key: the run that was begun under it before is given again, whatever became of
         it. A run that is refused before it begins claims no key. Raises KeyReused.
@@ -279,6 +283,7 @@ class ConversationService:
             new_execution_id(),
             claim,
             lambda running: conversation.run(running, request, asked_at),
+            announced=announced,
         )
 
     async def _begun_under(self, workspace: Workspace, claim: Claim) -> Running | None:

@@ -22,7 +22,9 @@ _INLINE: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRecord:
-    """What is known of an execution. ``end`` None: it runs, or whoever ran it is gone."""
+    """What is known of an execution. ``end`` None: it runs, or whoever ran it is gone. One that ended at once may
+    have no beginning; ``begin`` is then empty.
+    """
 
     begin: Json
     end: Json | None
@@ -59,10 +61,10 @@ class Executions(Core):
         check_record_name(execution_id)
         wanted = [keys.execution_begin(self.home, execution_id), keys.execution_end(self.home, execution_id)]
         begin, end = await self._store.read_many(wanted)
-        if begin is None:
+        if begin is None and end is None:
             return None
         return ExecutionRecord(
-            await _decode(begin, wanted[0]),
+            {} if begin is None else await _decode(begin, wanted[0]),
             None if end is None else await _decode(end, wanted[1]),
         )
 
@@ -86,18 +88,22 @@ class Executions(Core):
 
 async def _encode(payload: Mapping[str, Any]) -> bytes:
     """Results of some MiB must not keep the loop from its other work; small ones are not worth a thread."""
-    if _size(payload) < _INLINE:
+    if _room(payload, _INLINE) > 0:
         return encode_record(payload)
     return await asyncio.to_thread(encode_record, payload)
 
 
-def _size(value: Any) -> int:
-    """Characters of all texts in a payload, and an allowance for every value."""
+def _room(value: Any, room: int) -> int:
+    """What is left of ``room`` characters behind a payload, with an allowance for every value; looks no further."""
     if isinstance(value, str):
-        return len(value)
-    if isinstance(value, Mapping):
-        return sum(map(_size, value.values())) + 16 * len(value)
-    return sum(map(_size, value)) + 8 if isinstance(value, list) else 8
+        return room - len(value)
+    room -= 8
+    if isinstance(value, (Mapping, list)):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            if room <= 0:
+                break
+            room = _room(inner, room - 16)
+    return room
 
 
 async def _decode(data: bytes, key: str) -> Json:

@@ -51,8 +51,9 @@ async def execute(
         env=body.env,
         limits=RunLimits(**body.limits.model_dump()),
     )
-    opening = _open(service(request).begin(tenant, id, run, key=idempotency_key))
-    if event_stream.MEDIA_TYPE in request.headers.get("accept", ""):
+    streamed = event_stream.MEDIA_TYPE in request.headers.get("accept", "")
+    opening = _open(service(request).begin(tenant, id, run, key=idempotency_key, announced=streamed))
+    if streamed:
         return await event_stream.stream(request, opening)
     running = await asyncio.shield(opening)
     return Json(translate.run(await running.result()), headers=event_stream.identity(running))
