@@ -10,8 +10,7 @@ from runner.agent.protocol import Json
 from runner.conversations.output import StreamText
 from runner.model import ChangeKind, FileEntry, InterpreterState, Outcome
 
-MAX_FILES_BYTES: Final = 6 << 20
-_FILE_BYTES: Final = 250  # of a file's record, without its path
+MAX_FILES: Final = 2000  # more would keep everybody waiting while they are written out
 _NAME, _MESSAGE, _TRACEBACK = 200, 16 << 10, 64 << 10
 _LINES: Final = 1 << 31
 _LEFT_OUT: Final = "\n… {count} characters left out …\n"
@@ -117,12 +116,7 @@ def nothing_ran(
 
 def bounded_files(files: list[Artifact]) -> tuple[list[Artifact], int]:
     """As many files as a result lists, and the number of those that it does not."""
-    size = 0
-    for at, artifact in enumerate(files):
-        size += _FILE_BYTES + 2 * len(artifact.path.encode("utf-8", "replace"))
-        if size > MAX_FILES_BYTES:
-            return files[:at], len(files) - at
-    return files, 0
+    return files[:MAX_FILES], max(0, len(files) - MAX_FILES)
 
 
 def bounded_error(error: Json | None) -> Json | None:

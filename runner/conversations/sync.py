@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from runner.errors import QuotaExceeded, TooLarge
 from runner.interpreter.client import (
@@ -17,9 +17,11 @@ from runner.interpreter.client import (
     SandboxClient,
 )
 from runner.model import FileChange, FileEntry, RunLimits
+from runner.workspace.aside import aside
 from runner.workspace.history import CommitResult, Workspace
 from runner.workspace.manifest import Cause
 from runner.workspace.paths import STANDING_FOLDERS, parents
+from runner.workspace.tree import Tree
 
 T = TypeVar("T")
 
@@ -27,6 +29,23 @@ _FETCHES_AT_ONCE = 8
 _BATCHES_AT_ONCE = 2
 _FEW = 10  # fewer small files than this are stored sooner one by one
 _READS_AT_ONCE = 32
+
+
+class _Todo(NamedTuple):
+    """What a sandbox lacks, and has too much."""
+
+    gone: list[str]
+    files: list[FileEntry]
+    links: dict[str, str]
+    folders: list[str]
+
+
+class _Work(NamedTuple):
+    """What a run changed, by how it comes in; whoever takes the next one does it."""
+
+    deleted: list[str]
+    batches: Iterator[list[ChangedFile]]
+    others: Iterator[ChangedFile]
 
 
 class Mirror:
@@ -37,7 +56,7 @@ class Mirror:
         self.version = 0
         self.draft_seq = -1
         self._files: dict[str, FileEntry] = {}
-        self._links: dict[str, str] = {}
+        self._links: Mapping[str, str] = {}
         self._folders: frozenset[str] = frozenset()
         self._strays: set[str] = set()
 
@@ -47,23 +66,36 @@ class Mirror:
         state = (workspace.version, workspace.draft_seq)
         if state == (self.version, self.draft_seq):
             return
-        files, links, folders = dict(workspace.files), dict(workspace.links), workspace.folders
-        gone = [path for path in self._files.keys() | self._strays if path not in files]
-        gone += [path for path in self._links if path not in links and path not in files]
+        tree = await workspace.picture(None)
+        todo = await aside(
+            tree.entry_count + len(self._files) + len(self._links) + len(self._folders), self._todo, tree
+        )
+        await self.client.remove(todo.gone)
+        for start in range(0, len(todo.files), _READS_AT_ONCE):
+            batch = await _all([self._outgoing(entry) for entry in todo.files[start : start + _READS_AT_ONCE]])
+            await self.client.put(batch, {}, ())
+        if todo.links or todo.folders:
+            await self.client.put((), todo.links, todo.folders)
+        self._files, self._links, self._folders, self._strays = dict(tree.files), tree.links, tree.folders, set()
+        self.version, self.draft_seq = state
+
+    def _todo(self, tree: Tree) -> _Todo:
+        """What makes the sandbox's files those of ``tree``."""
+        files, links, folders = tree.files, tree.links, tree.folders
+        lost = [path for path in self._files if path not in files]
+        lost_links = [path for path in self._links if path not in links]
+        gone = [*lost, *(path for path in self._strays if path not in files and path not in self._files)]
+        gone += [path for path in lost_links if path not in files]
         wanted = [entry for path, entry in files.items() if not _same(self._files.get(path), entry)]
         # A large file that replaces another goes first: the workspace need not have room for both.
         gone += [entry.path for entry in wanted if entry.size > INLINE and entry.path in self._files]
-        links_wanted = {path: target for path, target in links.items() if self._links.get(path) != target}
         # Folders that lost their last file go too: the next run would report them as empty ones of its own.
-        gone += sorted(_all_folders(self._files, self._links, self._folders) - _all_folders(files, links, folders))
-        await self.client.remove(gone)
-        for start in range(0, len(wanted), _READS_AT_ONCE):
-            batch = await _all([self._outgoing(entry) for entry in wanted[start : start + _READS_AT_ONCE]])
-            await self.client.put(batch, {}, ())
-        if links_wanted or folders - self._folders:
-            await self.client.put((), links_wanted, sorted(folders - self._folders))
-        self._files, self._links, self._folders, self._strays = files, links, folders, set()
-        self.version, self.draft_seq = state
+        lost_folders = self._folders - folders
+        emptied = {parent for place in (lost, lost_links, lost_folders) for path in place for parent in parents(path)}
+        emptied |= lost_folders
+        gone += sorted(folder for folder in emptied - STANDING_FOLDERS if not tree.is_folder(folder))
+        links_wanted = {path: target for path, target in links.items() if self._links.get(path) != target}
+        return _Todo(gone, wanted, links_wanted, sorted(folders - self._folders))
 
     async def _outgoing(self, entry: FileEntry) -> Outgoing:
         if entry.size > INLINE:
@@ -83,7 +115,7 @@ class Mirror:
     ) -> tuple[CommitResult, list[FileChange]]:
         """Store what the run changed and cut a version. Raises TooLarge, QuotaExceeded, SandboxLost."""
         if limits is not None:
-            _check_limits(end, limits)
+            await aside(len(end.changes), _check_limits, end, limits)
         changes = await self._fetch(end.changes)
         result = await self.workspace.commit(
             changes,
@@ -124,43 +156,54 @@ class Mirror:
     async def _fetch(self, reported: Sequence[ChangedFile]) -> list[FileChange]:
         """Bring in all that changed, small files many at a time; the changes in the order of the report."""
         blobs: dict[str, str] = {}
-        small = [change for change in reported if change.change != "deleted" and change.size <= INLINE]
+        work = await aside(len(reported), self._work, reported)
+        found = {path: FileChange(path, "deleted", None) for path in work.deleted}
+
+        async def fetch_batches() -> None:
+            for batch in work.batches:
+                found.update((change.path, change) for change in await self._fetch_small(batch, blobs))
+
+        async def fetch_others() -> None:
+            for change in work.others:
+                fetched = await self._fetch_one(change, blobs)
+                if fetched is not None:
+                    found[change.path] = fetched
+
+        await _all([
+            *(fetch_batches() for _ in range(_BATCHES_AT_ONCE)),
+            *(fetch_others() for _ in range(_FETCHES_AT_ONCE)),
+        ])  # fmt: skip
+        return [found[change.path] for change in reported if change.path in found]
+
+    def _work(self, reported: Sequence[ChangedFile]) -> _Work:
+        there = [change for change in reported if change.change != "deleted"]
+        small = [change for change in there if change.size <= INLINE]
         if len(small) < _FEW:
             small = []
         batched = {change.path for change in small}
-        slots, batch_slots = asyncio.Semaphore(_FETCHES_AT_ONCE), asyncio.Semaphore(_BATCHES_AT_ONCE)
-        fetched = await _all([
-            *(self._fetch_small(batch, batch_slots, blobs) for batch in _batches(small)),
-            *(self._fetch_one(change, slots, blobs) for change in reported if change.path not in batched),
-        ])  # fmt: skip
-        found = {change.path: change for some in fetched for change in some}
-        return [found[change.path] for change in reported if change.path in found]
+        return _Work(
+            [change.path for change in reported if change.change == "deleted" and change.path in self._files],
+            iter(_batches(small)),
+            iter([change for change in there if change.path not in batched]),
+        )
 
-    async def _fetch_small(
-        self, batch: list[ChangedFile], slots: asyncio.Semaphore, blobs: dict[str, str]
-    ) -> list[FileChange]:
-        async with slots:
-            contents = await self.client.fetch_many([(change.path, change.size) for change in batch])
-            kept = await self.workspace.adopt_contents(contents, blobs)
+    async def _fetch_small(self, batch: list[ChangedFile], blobs: dict[str, str]) -> list[FileChange]:
+        contents = await self.client.fetch_many([(change.path, change.size) for change in batch])
+        kept = await self.workspace.adopt_contents(contents, blobs)
         blobs.update((sha256, blob) for sha256, _, blob in kept)
         changes = [self._changed(change, *stored) for change, stored in zip(batch, kept, strict=True)]
         return [change for change in changes if change is not None]
 
-    async def _fetch_one(
-        self, change: ChangedFile, slots: asyncio.Semaphore, blobs: dict[str, str]
-    ) -> list[FileChange]:
-        if change.change == "deleted":
-            return [FileChange(change.path, "deleted", None)] if change.path in self._files else []
+    async def _fetch_one(self, change: ChangedFile, blobs: dict[str, str]) -> FileChange | None:
         limit = self.workspace_limit
         if change.size > limit:
             raise TooLarge(f"{change.path} has {change.size} bytes; a file may have {limit}", limit=limit)
-        async with slots, self.workspace.stage(limit) as staging:
+        async with self.workspace.stage(limit) as staging:
             async for chunk in self.client.fetch(change.path, change.size):
                 await staging.write(chunk)
             sha256, size, blob = await self.workspace.adopt_blob(staging, blobs)
             blobs[sha256] = blob
-        changed = self._changed(change, sha256, size, blob)
-        return [] if changed is None else [changed]
+        return self._changed(change, sha256, size, blob)
 
     def _changed(self, change: ChangedFile, sha256: str, size: int, blob: str) -> FileChange | None:
         """The change as a version notes it; None when the file is what it was."""
@@ -207,16 +250,8 @@ def _check_limits(end: RunEnd, limits: RunLimits) -> None:
             )
 
 
-def _all_folders(files: Iterable[str], links: Iterable[str], folders: Iterable[str]) -> set[str]:
-    """Every folder that there is for these paths, the standing ones too."""
-    return {parent for place in (files, links, folders) for path in place for parent in parents(path)} | {
-        *folders,
-        *STANDING_FOLDERS,
-    }
-
-
 def _same(have: FileEntry | None, want: FileEntry) -> bool:
-    return have is not None and have.sha256 == want.sha256 and have.mode == want.mode
+    return have is want or (have is not None and have.sha256 == want.sha256 and have.mode == want.mode)
 
 
 async def _all(work: list[Coroutine[Any, Any, T]]) -> list[T]:

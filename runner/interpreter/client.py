@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from runner.agent.protocol import Json
 from runner.backends.base import Sandbox
 from runner.errors import InvalidRequest, ProtocolError, QuotaExceeded, SandboxLost
-from runner.interpreter.events import ChangedFile, Event, EventReader, RunEnd
+from runner.interpreter.events import ChangedFile, Event, EventReader, RunEnd, entries
 from runner.interpreter.stream import AgentStream, Channel, Item
 from runner.model import FileEntry, Language, RunRequest, SandboxUsage
+from runner.workspace.aside import aside
 
 INLINE = 64 << 10
 FETCH_FILES = 500
@@ -251,12 +252,13 @@ class SandboxClient:
         unacknowledged = 0
         while True:
             item = await self._take(channel, max(0.0, (ends_by or started_by) - time.monotonic()))
-            event = reader.read(item)
+            event = await aside(entries(item), reader.read, item)
             if isinstance(event, RunEnd):
                 yield event
                 return
             unacknowledged += item.size
             if event is None:
+                await asyncio.sleep(0)  # the whole of a long report may be here already
                 continue
             if event.kind == "started":
                 ends_by = time.monotonic() + timeout_s + _GRACE_S

@@ -71,6 +71,8 @@ class _Changes:
 
     def add(self, body: Json) -> None:
         """One piece. Raises ValueError beyond what a workspace can hold."""
+        if _count(body) > 2 * MAX_ENTRIES:
+            raise ValueError("too many changes at once")
         self.changes += _changed(body)
         self.links |= _links(body.get("links", {}))
         self.folders += _folders(body.get("folders", []))
@@ -108,6 +110,19 @@ class EventReader:
         if kind == "display":
             return _display(body, item.attachments)
         return Event(body["seq"], kind, body, item.attachments)
+
+
+def entries(item: Item) -> int:
+    """How many files, links and folders an item of a run's channel tells of."""
+    body = item.body or {}
+    return _count(body if body.get("type") == "changes" else body.get("changes"))
+
+
+def _count(changes: Any) -> int:
+    if not isinstance(changes, dict):
+        return 0
+    lists = (changes.get(name) for name in ("created", "modified", "deleted", "links", "folders"))
+    return sum(len(some) for some in lists if isinstance(some, (list, dict)))
 
 
 def _misbehaved(cause: str) -> ProtocolError:

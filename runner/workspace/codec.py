@@ -49,6 +49,11 @@ class Encoded:
     links: Mapping[str, str] | None
     folders: frozenset[str] | None
 
+    @property
+    def size(self) -> int:
+        """How many things it names."""
+        return len(self.put) + len(self.removed) + len(self.links or ()) + len(self.folders or ())
+
 
 def whole_at(version: int) -> int:
     """The newest whole manifest at or before ``version``."""
@@ -56,7 +61,7 @@ def whole_at(version: int) -> int:
 
 
 def encode_manifest(manifest: Manifest, before: Manifest | None, delta: Delta) -> bytes:
-    """Bytes of a version. ``delta`` leads to it from ``before``, the version one lower."""
+    """Bytes of a version; made in short steps. ``delta`` leads to it from ``before``, the version one lower."""
     info = manifest.info
     whole = before is None or info.version == whole_at(info.version)
     same_links = not whole and before is not None and before.links == manifest.links
@@ -91,8 +96,8 @@ def decode_manifest(data: bytes, key: str) -> Encoded:
 
 
 def decode_info(data: bytes, key: str) -> VersionInfo:
-    """Only the head of a stored manifest."""
-    return guarded(lambda: _read_info(load(inflate(data)), keys.number_of(key)), key)
+    """Only the head of a stored manifest: what stands before its files."""
+    return guarded(lambda: _read_info(load(inflate(data), "files"), keys.number_of(key)), key)
 
 
 def replay(chain: Iterable[tuple[str, Encoded]], on_drop: Callable[[FileEntry, int], None] | None = None) -> Manifest:

@@ -20,6 +20,7 @@ from typing import Final
 from runner.errors import StoreFailed
 from runner.telemetry.logs import logger
 from runner.workspace import keys
+from runner.workspace.aside import aside
 from runner.workspace.base import ObjectInfo, Store
 from runner.workspace.config import WorkspaceConfig
 from runner.workspace.prune import DAY_S, CollectReport, Pruner, pages, subfolders
@@ -124,19 +125,18 @@ class Collector:
         candidates: Candidates = {}
         marked = False
         async for page in pages(self._store, folder):
-            old = [info for info in page if pruner.older(info, DAY_S) and keys.is_blob(_name(info))]
+            old = await aside(len(page), _old, page, pruner)
             if old and not marked:
                 seen = await mark(self._store, tenant, self._clock(), names, rest=self._rest)
                 marked = True
-            candidates |= {_name(info): info for info in old if _name(info).encode() not in names}
+            await aside(len(old), _add, candidates, old, names)
         return candidates, seen
 
     async def _still_unnamed(self, tenant: str, candidates: Candidates, seen: Seen) -> None:
         """Drop from ``candidates`` what was named since."""
         names: set[bytes] = set()
         await mark(self._store, tenant, self._clock(), names, seen, self._rest)
-        for name in names:
-            candidates.pop(name.decode(), None)
+        await aside(len(candidates), _drop, candidates, names)
 
     async def _rest(self) -> None:
         await self._sleep(self._pause_s)
@@ -145,6 +145,19 @@ class Collector:
     def _failed(report: CollectReport, what: str, error: StoreFailed, **about: str) -> None:
         report.failed += 1
         log.warning(what, cause=error.cause or error.detail, **about)
+
+
+def _old(page: list[ObjectInfo], pruner: Pruner) -> list[ObjectInfo]:
+    return [info for info in page if pruner.older(info, DAY_S) and keys.is_blob(_name(info))]
+
+
+def _add(candidates: Candidates, old: list[ObjectInfo], names: set[bytes]) -> None:
+    candidates |= {_name(info): info for info in old if _name(info).encode() not in names}
+
+
+def _drop(candidates: Candidates, names: set[bytes]) -> None:
+    for name in [name for name in candidates if name.encode() in names]:
+        del candidates[name]
 
 
 def _name(info: ObjectInfo) -> str:

@@ -1,20 +1,24 @@
 """What every part of a workspace shares: state in memory, ledger in the store, and the lock that keeps them one.
 
 Everything that changes them is durable before it returns and is serialised by a lock of the object. A caller
-who is cancelled meanwhile tears nothing apart: what was begun is finished, and memory and store agree.
+who is cancelled meanwhile tears nothing apart: what was begun is finished, and memory and store agree. Work on
+many files is done ``aside``, on what nobody else changes, and put in place in one step.
 Writers in other processes are met by create-if-absent: the loser reads what won and tries again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from runner.errors import Conflict, NotFound, OwnedElsewhere
 from runner.model import FileEntry
+from runner.workspace.aside import FEW, aside
 from runner.workspace.base import KeyExists, Store
+from runner.workspace.codec import Encoded
 from runner.workspace.config import WorkspaceConfig
+from runner.workspace.drafts import DraftEntry
 from runner.workspace.guards import Quota
 from runner.workspace.ledger import Ledger
 from runner.workspace.manifest import Manifest
@@ -75,8 +79,8 @@ class Core:
 
     @property
     def links(self) -> Mapping[str, str]:
-        """Symbolic links, path to target."""
-        return dict(self._state.tree.links)
+        """Symbolic links, path to target: a picture as well."""
+        return self._state.tree.links
 
     @property
     def folders(self) -> frozenset[str]:
@@ -137,22 +141,36 @@ class Core:
         if not task.cancelled():
             task.exception()  # marks it as seen where the caller has gone
 
-    async def _append(self, plan: Callable[[Tree], Plan]) -> None:
-        """Write what ``plan`` makes of the current files as one draft entry; planned anew when overtaken."""
+    async def _append(self, plan: Callable[[Tree], Plan], size: Callable[[Tree], int] = lambda _: 1) -> None:
+        """Write what ``plan`` makes of the current files as one draft entry; planned anew when overtaken.
+
+        ``size`` is about the number of files that it will be about.
+        """
 
         async def work() -> None:
             for _ in range(DRAFT_RETRIES):
-                draft = plan(self._state.tree).entry(self._state.seq + 1)
+                state = self._state
+                planned = await aside(size(state.tree), plan, state.tree)
+                draft = planned.entry(state.seq + 1)
                 try:
                     await self._ledger.append_draft(draft)
                 except KeyExists:
                     await self._catch_up()
                     continue
-                self._state.add_draft(draft)
+                await self._take_in([draft])
                 return
             raise Conflict("Others keep writing to this conversation; send it again.")
 
         await self.alone(work)
+
+    async def _take_in(self, drafts: Sequence[DraftEntry]) -> None:
+        """Lay draft entries that are stored on top."""
+        size = sum(draft.size for draft in drafts)
+        if size <= FEW:
+            for draft in drafts:
+                self._state.add_draft(draft)
+        else:
+            self._state = await aside(size, self._state.with_drafts, drafts)
 
     async def _catch_up(self, fence: int | None = None) -> None:
         """Read what is new. Raises ``OwnedElsewhere`` when somebody has taken the sandbox since ``fence``."""
@@ -167,11 +185,16 @@ class Core:
             assert newest is not None
             chain = await self._ledger.chain(newest)
             drafts = await self._ledger.drafts_after(chain[-1][1].info.draft)
-            self._state = State.build(chain, drafts)
+            self._state = await built(chain, drafts)
         elif moved.draft:
-            for draft in await self._ledger.drafts_after(self.draft_seq):
-                self._state.add_draft(draft)
+            await self._take_in(await self._ledger.drafts_after(self.draft_seq))
 
     def _check_alive(self) -> None:
         if self._purged:
             raise NotFound("The conversation was deleted.")
+
+
+async def built(chain: Sequence[tuple[str, Encoded]], drafts: Sequence[DraftEntry]) -> State:
+    """The state that stored objects make."""
+    size = sum(step.size for _, step in chain) + sum(draft.size for draft in drafts)
+    return await aside(size, State.build, chain, drafts)

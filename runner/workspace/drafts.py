@@ -52,11 +52,9 @@ class DraftEntry:
         return (entry for _, entry in self.changes if entry is not None)
 
     @property
-    def paths(self) -> Iterator[str]:
-        """Every path that it touches."""
-        yield from (path for path, _ in self.changes)
-        yield from (path for path, _ in self.links)
-        yield from self.folders
+    def size(self) -> int:
+        """How many things it changes."""
+        return len(self.changes) + len(self.links) + len(self.folders)
 
 
 def encode_draft(entry: DraftEntry) -> bytes:

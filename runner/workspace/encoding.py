@@ -5,14 +5,13 @@ Whatever cannot be decoded is ``StoreFailed`` naming the key.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from runner.errors import StoreFailed, TooLarge
 from runner.model import FileEntry
-from runner.workspace import keys
+from runner.workspace import keys, pieces
 from runner.workspace.paths import is_canonical
 
 MAX_DECODED_BYTES: Final = 256 << 20
@@ -44,8 +43,7 @@ def row(entry: FileEntry) -> list[object]:
 
 def dump(document: object, *, nan: bool = False) -> bytes:
     """Compact JSON. Halves of surrogate pairs, which a record may hold, come back as they were."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=nan)
-    return text.encode("utf-8", "surrogatepass")
+    return pieces.dumps(document, nan=nan).encode("utf-8", "surrogatepass")
 
 
 def packed(plain: bytes) -> bytes:
@@ -71,9 +69,9 @@ def inflate(data: bytes, limit: int | None = None) -> bytes:
     return plain
 
 
-def load(data: bytes) -> Json:
-    """A JSON object."""
-    document = json.loads(data)
+def load(data: bytes, until: str | None = None) -> Json:
+    """A JSON object, or what stands in it before the key ``until``."""
+    document = pieces.loads(data, until)
     if not isinstance(document, dict):
         raise ValueError("not an object")
     return document

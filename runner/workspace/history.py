@@ -13,10 +13,10 @@ from runner.workspace.base import Store
 from runner.workspace.chosen import Settings
 from runner.workspace.commits import COMMIT_RETRIES, CommitResult, Versions
 from runner.workspace.config import WorkspaceConfig
+from runner.workspace.core import built
 from runner.workspace.executions import ExecutionRecord, Executions
 from runner.workspace.ledger import Ledger, lost
 from runner.workspace.opening import Opening
-from runner.workspace.state import State
 from runner.workspace.uploads import Uploads
 
 __all__ = ["COMMIT_RETRIES", "CommitResult", "ExecutionRecord", "Workspace"]
@@ -40,4 +40,4 @@ class Workspace(Uploads, Versions, Opening, Executions, Settings):
                 raise lost(keys.version(ledger.home, 0))
         chain = await ledger.chain(newest)
         drafts = await ledger.drafts_after(chain[-1][1].info.draft)
-        return cls(store, config, tenant, identifier, ledger, State.build(chain, drafts))
+        return cls(store, config, tenant, identifier, ledger, await built(chain, drafts))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from runner.errors import InvalidRequest
+from runner.model import FileEntry
+from runner.workspace.aside import FEW, aside
 from runner.workspace.codec import decode_manifest
 from runner.workspace.encoding import guarded, inflate
 from runner.workspace.ledger import Ledger
@@ -32,13 +34,22 @@ async def find_content(state: State, ledger: Ledger, sha256: str) -> tuple[str, 
     found = state.blobs.find(sha256, state.head.version)
     if found is not None:
         return found
-    for entry in (*state.tree.files.values(), *state.head.files.values()):
-        if entry.sha256 == sha256:
-            return entry.blob, entry.size
+    pictures = state.tree.files, state.head.files
+    found = await aside(sum(map(len, pictures)), _among, pictures, sha256)
+    if found is not None:
+        return found
     async for page in ledger.stored(state.head.version - 1):
-        found = await asyncio.to_thread(_look, page, sha256)
+        found = await aside(FEW + 1, _look, page, sha256)
         if found is not None:
             return found
+    return None
+
+
+def _among(pictures: Sequence[Mapping[str, FileEntry]], sha256: str) -> tuple[str, int] | None:
+    for files in pictures:
+        for entry in files.values():
+            if entry.sha256 == sha256:
+                return entry.blob, entry.size
     return None
 
 

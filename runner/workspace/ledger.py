@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from runner.errors import NotFound, StoreFailed
 from runner.workspace import keys
+from runner.workspace.aside import aside
 from runner.workspace.base import KeyExists, Store
 from runner.workspace.codec import (
     Encoded,
@@ -23,7 +24,7 @@ from runner.workspace.encoding import decode_record
 from runner.workspace.manifest import Delta, Manifest, VersionInfo
 
 _PAGE: Final = 1000
-_ENCODE_IN_THREAD: Final = 500
+_FILE_BYTES: Final = 8  # of a stored object, for a file that it names, at the least
 _MANIFESTS_AT_ONCE: Final = 16
 
 
@@ -83,7 +84,7 @@ class Ledger:
             removed = not await self._store.exists(wanted[0])  # looked at again: it may have gone after it was read
         if found[-1] is None or removed:
             raise NotFound(f"There is no version {version}; list the versions to see which are kept.")
-        return await asyncio.to_thread(self._decode_chain, wanted, found)
+        return await aside(_size(found), self._decode_chain, wanted, found)
 
     @staticmethod
     def _decode_chain(wanted: list[str], found: list[bytes | None]) -> list[tuple[str, Encoded]]:
@@ -96,13 +97,14 @@ class Ledger:
 
     async def infos(self, newest: int, limit: int) -> list[VersionInfo]:
         """Heads of the versions from ``newest`` downwards, as far as they are kept."""
-        numbers = range(newest, max(newest - limit, -1), -1)
-        wanted = [keys.version(self.home, n) for n in numbers]
-        infos = []
-        for key, data in zip(wanted, await self._store.read_many(wanted), strict=True):
-            if data is None:
+        infos: list[VersionInfo] = []
+        end = max(newest - limit, -1)
+        for start in range(newest, end, -_MANIFESTS_AT_ONCE):
+            wanted = [keys.version(self.home, n) for n in range(start, max(start - _MANIFESTS_AT_ONCE, end), -1)]
+            found = await self._store.read_many(wanted)
+            infos += await aside(_size(found), _decode_infos, wanted, found)
+            if None in found:
                 break
-            infos.append(decode_info(data, key))
         if infos and not await self._store.exists(keys.version(self.home, whole := whole_at(infos[-1].version))):
             infos = [info for info in infos if whole_at(info.version) != whole]  # a removal was cut off here
         return infos
@@ -125,7 +127,7 @@ class Ledger:
             page = await self._store.keys(keys.drafts(self.home), after, _PAGE)
             if page:
                 found = await self._store.read_many(page)
-                entries += await asyncio.to_thread(self._decode_drafts, page, found)
+                entries += await aside(_size(found), self._decode_drafts, page, found)
                 after = page[-1]
             if len(page) < _PAGE:
                 break
@@ -145,16 +147,15 @@ class Ledger:
 
     async def append_draft(self, entry: DraftEntry) -> None:
         """Durable when it returns; ``KeyExists`` when another writer took the number."""
-        large = len(entry.changes) > _ENCODE_IN_THREAD
-        data = await asyncio.to_thread(encode_draft, entry) if large else encode_draft(entry)
+        data = await aside(entry.size, encode_draft, entry)
         await self._store.create(keys.draft(self.home, entry.seq), data)
 
     async def append_version(self, manifest: Manifest, before: Manifest | None, delta: Delta) -> None:
         """Durable when it returns; ``KeyExists`` when another writer took the number."""
-        if len(manifest.files) > _ENCODE_IN_THREAD:
-            data = await asyncio.to_thread(encode_manifest, manifest, before, delta)
-        else:
-            data = encode_manifest(manifest, before, delta)
+        whole = before is None or manifest.version == whole_at(manifest.version)
+        size = len(manifest.files) if whole else len(delta.put) + len(delta.removed)
+        size += len(manifest.links) + len(manifest.folders)
+        data = await aside(size, encode_manifest, manifest, before, delta)
         await self._store.create(keys.version(self.home, manifest.version), data)
 
     async def bury(self) -> None:
@@ -165,6 +166,17 @@ class Ledger:
     async def purged(self) -> bool:
         """Whether the incarnation has a tombstone."""
         return await self._store.exists(keys.tombstone(self.home))
+
+
+def _decode_infos(wanted: list[str], found: list[bytes | None]) -> list[VersionInfo]:
+    """Heads of manifests up to the first that is not there."""
+    there = takewhile(lambda pair: pair[1] is not None, zip(wanted, found, strict=True))
+    return [decode_info(data, key) for key, data in there if data is not None]
+
+
+def _size(found: list[bytes | None]) -> int:
+    """About how many files stored objects name."""
+    return sum(len(data) for data in found if data is not None) // _FILE_BYTES
 
 
 def lost(key: str) -> StoreFailed:

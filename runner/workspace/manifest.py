@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -60,6 +60,11 @@ class Manifest:
     folders: frozenset[str]
 
     @property
+    def size(self) -> int:
+        """How many things it names."""
+        return len(self.files) + len(self.links) + len(self.folders)
+
+    @property
     def version(self) -> int:
         """Number of the version, from 0."""
         return self.info.version
@@ -94,20 +99,25 @@ class Delta:
     counts: Counts
 
 
-def difference(old: Mapping[str, FileEntry], new: Mapping[str, FileEntry]) -> Delta:
-    """The delta from ``old`` to ``new``."""
+def difference(old: Mapping[str, FileEntry], new: Mapping[str, FileEntry], among: Iterable[str] | None = None) -> Delta:
+    """The delta from ``old`` to ``new``; they differ nowhere but ``among`` these paths, where they are given."""
     put = []
+    removed = []
     created = 0
-    for path, entry in new.items():
-        before = old.get(path)
+    for path in new if among is None else among:
+        before, entry = old.get(path), new.get(path)
         if before is entry:
+            continue
+        if entry is None:
+            removed.append(path)
             continue
         if before is None:
             created += 1
         elif before == entry:
             continue
         put.append(entry)
-    removed = [path for path in old if path not in new]
+    if among is None:
+        removed = [path for path in old if path not in new]
     return Delta(tuple(put), tuple(removed), Counts(created, len(put) - created, len(removed)))
 
 

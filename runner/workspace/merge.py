@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from runner.model import FileChange, FileEntry
 from runner.workspace.drafts import DraftEntry
+from runner.workspace.names import ordered
 from runner.workspace.paths import MAX_PATH_BYTES, MAX_SEGMENT_BYTES, parents
 from runner.workspace.tree import Tree
 
@@ -31,19 +32,22 @@ def apply_run(
     ``newer`` are draft entries that the run had not seen: they stay on top of the result. ``foreign`` are
     paths of the changes that another version has changed since. ``run`` is the number in a new name.
     """
-    touched = {path for draft in newer for path in draft.paths}
+    latest = _latest(newer)
     above = Tree({}, {}, ())
     above.apply(newer)
     for change in changes:
         if change.entry is None and change.path not in foreign:
             target.remove(change.path)
-    for path in [] if links is None else [path for path in target.links if path not in links]:
-        target.remove(path)
+    if links is not None:
+        for path in [path for path in target.links if path not in links]:
+            target.remove(path)
     renamed: dict[str, str] = {}
-    written = sorted((change.entry for change in changes if change.entry), key=lambda entry: entry.path)
-    for entry in written:
-        path = entry.path
-        clash = (path in touched or path in foreign) and not _same(entry, _current(path, target, newer))
+    written = {change.path: change.entry for change in changes if change.entry}
+    for path in ordered(written):
+        entry = written[path]
+        clash = path in latest or path in foreign
+        if clash:
+            clash = not _same(entry, latest[path] if path in latest else target.get(path))
         if clash or _obstacle(path, target, above) is not None:
             renamed[path] = _free_name(path, target, above, run)
             entry = replace(entry, path=renamed[path])
@@ -56,14 +60,13 @@ def _same(mine: FileEntry, theirs: FileEntry | None) -> bool:
     return theirs is not None and mine.sha256 == theirs.sha256
 
 
-def _current(path: str, target: Tree, newer: Sequence[DraftEntry]) -> FileEntry | None:
-    for draft in reversed(newer):
-        if path in draft.folders or any(path == link for link, _ in draft.links):
-            return None
-        for changed, entry in reversed(draft.changes):
-            if changed == path:
-                return entry
-    return target.get(path)
+def _latest(newer: Sequence[DraftEntry]) -> dict[str, FileEntry | None]:
+    """Every path that these draft entries touch, and the file that they leave there."""
+    found: dict[str, FileEntry | None] = {}
+    for draft in newer:
+        found |= draft.changes
+        found |= {path: None for path, _ in draft.links} | dict.fromkeys(draft.folders)
+    return found
 
 
 def _obstacle(path: str, target: Tree, above: Tree) -> str | None:

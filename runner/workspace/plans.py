@@ -87,7 +87,7 @@ def plan_move(tree: Tree, source: str, target: str, if_absent: bool, if_match: s
     check_match(tree, source, if_match)
     if source == target or target.startswith(source + "/"):
         raise Conflict(f"{shown(source)} cannot be moved into itself; choose another target.")
-    file, link = tree.get(source), tree.links.get(source)
+    file, link = tree.get(source), tree.link(source)
     if file is not None or link is not None:
         check_place(tree, target, if_absent, None)
         if file is not None:

@@ -35,7 +35,7 @@ class BlobIndex:
         """A draft entry that was superseded before any version named it."""
         known = self._blobs.get(entry.sha256)
         if known is not None and known[0] == entry.blob:
-            del self._blobs[entry.sha256]
+            self._blobs.pop(entry.sha256, None)
 
     def find(self, sha256: str, head: int) -> tuple[str, int] | None:
         """A blob with this content that may be named again, and its size, when ``head`` is the newest version."""
@@ -44,6 +44,6 @@ class BlobIndex:
             return None
         blob, version, size = found
         if version <= head - WINDOW:
-            del self._blobs[sha256]
+            self._blobs.pop(sha256, None)  # unless a thread that takes in a version was faster
             return None
         return blob, size

@@ -26,6 +26,11 @@ class Run:
     folders: frozenset[str] | None
     base_version: int | None
 
+    @property
+    def size(self) -> int:
+        """How many things it says something about."""
+        return len(self.changes) + len(self.links or ()) + len(self.folders or ())
+
     @classmethod
     def checked(
         cls,

@@ -12,13 +12,18 @@ from runner.workspace.tree import Tree
 
 
 class State:
-    """``tree`` is always ``head`` with ``unfolded`` on top; ``seq`` is the newest draft entry known."""
+    """``tree`` is always ``head`` with ``unfolded`` on top; ``seq`` is the newest draft entry known.
+
+    Where much changes at once, that happens to a ``copy`` beside the loop, which then takes the place of this one.
+    ``blobs`` they share: what it says is true at each step.
+    """
 
     def __init__(self, head: Manifest, unfolded: Sequence[DraftEntry], blobs: BlobIndex) -> None:
         self.head = head
         self.unfolded: list[DraftEntry] = []
         self.seq = head.draft
         self.tree = Tree.of(head)
+        self._base = self.tree.copy()  # the files of ``head`` alone
         self.blobs = blobs
         for entry in head.files.values():
             blobs.keep(entry)
@@ -31,6 +36,27 @@ class State:
         blobs = BlobIndex()
         head = replay(chain, blobs.retire)
         return cls(head, [draft for draft in drafts if draft.seq > head.draft], blobs)
+
+    def copy(self) -> State:
+        """An independent one, but for ``blobs``."""
+        twin = State.__new__(State)
+        twin.__dict__.update(self.__dict__)
+        twin.unfolded = self.unfolded.copy()
+        twin.tree = self.tree.copy()
+        return twin
+
+    def with_drafts(self, drafts: Iterable[DraftEntry]) -> State:
+        """A copy with more draft entries on top."""
+        twin = self.copy()
+        for draft in drafts:
+            twin.add_draft(draft)
+        return twin
+
+    def advanced(self, head: Manifest, delta: Delta, base: Tree, tree: Tree) -> State:
+        """A copy that has done ``advance``."""
+        twin = self.copy()
+        twin.advance(head, delta, base, tree)
+        return twin
 
     def add_draft(self, draft: DraftEntry) -> None:
         """Lay one more draft entry on top."""
@@ -52,12 +78,15 @@ class State:
         """A tree of one's own: the newest version with the draft up to ``fold``."""
         if fold >= self.seq:
             return self.tree.copy()
-        tree = Tree.of(self.head)
+        tree = self._base.copy()
         tree.apply(draft for draft in self.unfolded if draft.seq <= fold)
         return tree
 
-    def advance(self, head: Manifest, delta: Delta, tree: Tree) -> None:
-        """``head`` is the newest version now, ``delta`` from the last; ``tree`` has the current files."""
+    def advance(self, head: Manifest, delta: Delta, base: Tree, tree: Tree) -> None:
+        """``head`` is the newest version now, ``delta`` from the last; ``base`` has its files, ``tree`` the current.
+
+        Both are kept, so nobody else may change them.
+        """
         before = self.head
         for draft in self.unfolded:
             if draft.seq <= head.draft:
@@ -77,4 +106,4 @@ class State:
             for entry in draft.puts:
                 if tree.get(entry.path) == entry:
                     self.blobs.keep(entry)
-        self.tree = tree
+        self._base, self.tree = base.copy(), tree

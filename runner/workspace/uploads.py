@@ -11,6 +11,7 @@ from dataclasses import replace
 from runner.errors import UnknownBlob
 from runner.model import FileEntry
 from runner.workspace import keys
+from runner.workspace.aside import aside
 from runner.workspace.base import Digest, KeyExists, Staging
 from runner.workspace.core import Core
 from runner.workspace.guards import check_put
@@ -64,7 +65,7 @@ class Uploads(Core):
         ``modes`` and ``modified_ns`` are by path as given in ``items``. Raises what ``put`` raises, and
         ``InvalidRequest`` for a path that comes twice.
         """
-        paths = unique_paths([path for path, _ in items])
+        paths = await aside(len(items), unique_paths, [path for path, _ in items])
         if not items:
             return []
         digests = [await staging.finish() for _, staging in items]
@@ -73,10 +74,10 @@ class Uploads(Core):
             _entry(path, digest, "", (modes or {}).get(name, 0o644), (modified_ns or {}).get(name))
             for path, digest, (name, _) in zip(paths, digests, items, strict=True)
         ]
-        plan_puts(self._state.tree, entries, self._quota)
+        await aside(len(entries), plan_puts, self._state.tree.copy(), entries, self._quota)
         kept = await self.adopt_many([staging for _, staging in items])
         stored = [replace(entry, blob=blob) for entry, (_, _, blob) in zip(entries, kept, strict=True)]
-        await self._append(lambda tree: plan_puts(tree, stored, self._quota))
+        await self._append(lambda tree: plan_puts(tree, stored, self._quota), lambda _: len(stored))
         return stored
 
     async def put_known(
@@ -114,7 +115,7 @@ class Uploads(Core):
             moved[:] = made.files
             return made
 
-        await self._append(plan)
+        await self._append(plan, lambda tree: tree.count_below(source))
         return moved
 
     async def delete(self, path: str, if_match: str | None = None, *, recursive: bool = False) -> None:
@@ -123,7 +124,9 @@ class Uploads(Core):
         Raises ``InvalidPath``, ``NotFound``, ``PreconditionFailed``, ``Conflict``.
         """
         path = normalise(path)
-        await self._append(lambda tree: plan_delete(tree, path, if_match, recursive))
+        await self._append(
+            lambda tree: plan_delete(tree, path, if_match, recursive), lambda tree: tree.count_below(path)
+        )
 
     async def adopt_blob(self, staging: Staging, recent: Mapping[str, str] | None = None) -> tuple[str, int, str]:
         """Keep bytes out of a sandbox, durably: (sha256, size, blob). A commit must name them in a day.

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from runner.errors import Conflict, NotFound, StoreFailed
 from runner.workspace import keys
+from runner.workspace.aside import aside
 from runner.workspace.base import KeyExists, Store
 from runner.workspace.config import WorkspaceConfig
 from runner.workspace.encoding import Json
@@ -90,7 +91,7 @@ class Workspaces:
             await ledger.append_version(first, None, Delta((), (), Counts()))
         except KeyExists:
             return None
-        state = State(first, (), BlobIndex())
+        state = await aside(first.size, State, first, (), BlobIndex())
         return self._keep(Workspace(self._store, self._config, tenant, identifier, ledger, state))
 
     async def list(self, tenant: str, after: str | None = None, limit: int = 100) -> list[str]:
@@ -216,4 +217,4 @@ def _first_version(tree: Tree | None = None, cause: Cause | None = None) -> Mani
         size_bytes=tree.size_bytes,
         changes=Counts(created=len(files)),
     )
-    return Manifest(info, files, dict(tree.links), tree.folders)
+    return Manifest(info, files, tree.links, tree.folders)

@@ -21,6 +21,7 @@ from runner.workspace import paths
 from runner.workspace.archives.entries import Item
 from runner.workspace.archives.tar_writer import tar_gz
 from runner.workspace.archives.zip_writer import ZipWriter
+from runner.workspace.aside import aside
 from runner.workspace.history import Workspace
 
 router = APIRouter(prefix="/v1/conversations", tags=["files"], dependencies=[PLAIN_ID], route_class=StrictRoute)
@@ -49,10 +50,11 @@ async def get_archive(
     workspace = (await service(request).find(tenant, id)).workspace
     folder = paths.normalise_prefix(prefix)
     if version is None:
-        items = _items(workspace.files, workspace.folders, folder)
+        files, folders = workspace.files, workspace.folders
     else:
         manifest = await workspace.manifest(version)
-        items = _items(manifest.files, manifest.folders, folder)
+        files, folders = manifest.files, manifest.folders
+    items = await aside(len(files) + len(folders), _items, files, folders, folder)
     if folder and not items:
         raise NotFound(f"there is nothing below {paths.shown(folder)}: list files with GET …/files")
     headers = {

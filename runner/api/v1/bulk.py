@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
 
 from runner.api import auth, multipart
 from runner.api.auth import Tenant
 from runner.api.config import ApiConfig
 from runner.api.problems import problems
-from runner.api.v1 import schemas, translate
+from runner.api.v1 import listing, schemas
 from runner.api.v1.routing import PLAIN_ID, StrictRoute, check_no_standing_folder, service
 from runner.conversations.service import ConversationService
 from runner.errors import InvalidRequest, TooLarge, UnsupportedMedia
@@ -66,7 +67,7 @@ async def put_files(
     tenant: Tenant,
     id: str,
     prefix: Annotated[str, Query(max_length=4096, description="A folder to put all names below, like uploads/.")] = "",
-) -> dict[str, Any]:
+) -> Response:
     """Store many files, all or none; durable when this answers (the conversation is made if need be).
 
     ``multipart/form-data``: the file name of each part is its path. ``application/x-tar``, plain or as
@@ -82,7 +83,7 @@ async def put_files(
         async for sent in _files(request, kind, workspace.max_bytes):
             await batch.take(folder, sent)
         entries = await batch.put()
-    return {"files": [translate.file(entry) for entry in entries]}
+    return await listing.files(entries)
 
 
 class Batch:

@@ -17,6 +17,7 @@ from runner.api.v1.routing import PLAIN_ID, StrictRoute, check_no_standing_folde
 from runner.errors import InvalidRequest, TooLarge, UnsupportedMedia
 from runner.model import FileEntry
 from runner.workspace import paths
+from runner.workspace.aside import aside
 from runner.workspace.history import Workspace
 
 router = APIRouter(prefix="/v1/conversations", tags=["files"], dependencies=[PLAIN_ID], route_class=StrictRoute)
@@ -39,10 +40,10 @@ async def list_files(
     workspace = (await service(request).find(tenant, id)).workspace
     folder = paths.normalise_prefix(prefix)
     if version is None:
-        body = listing.tree(workspace.files, workspace.links, folder, after, limit)
-        return {**body, "version": workspace.version}
+        return {**await listing.current(workspace, folder, after, limit), "version": workspace.version}
     manifest = await workspace.manifest(version)
-    return {**listing.tree(manifest.files, manifest.links, folder, after, limit), "version": version}
+    body = await aside(manifest.size, listing.tree, manifest.files, manifest.links, folder, after, limit)
+    return {**body, "version": version}
 
 
 @router.put(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 from runner.api import conditions
 from runner.api.auth import Tenant
 from runner.api.problems import problems
-from runner.api.v1 import schemas, translate
+from runner.api.v1 import listing, schemas
 from runner.api.v1.routing import PLAIN_ID, StrictRoute, check_no_standing_folder, service
 from runner.errors import Conflict, InvalidRequest
 from runner.workspace import paths
@@ -18,7 +17,7 @@ router = APIRouter(prefix="/v1/conversations", tags=["files"], dependencies=[PLA
 
 
 @router.post("/{id}/moves", response_model=schemas.FilesOut, responses=problems(409, 412, 507, body=True))
-async def move(request: Request, tenant: Tenant, id: str, body: schemas.MoveIn) -> dict[str, Any]:
+async def move(request: Request, tenant: Tenant, id: str, body: schemas.MoveIn) -> Response:
     """Move a file, a symbolic link, or a folder with all below it; all of it, or nothing. No bytes are copied.
 
     ``If-Match`` moves a file only while it has that content.
@@ -32,4 +31,4 @@ async def move(request: Request, tenant: Tenant, id: str, body: schemas.MoveIn) 
     if none_match and body.overwrite:
         raise InvalidRequest("If-None-Match: * and overwrite contradict each other")
     moved = await workspace.move(source, target, if_absent=not body.overwrite, if_match=if_match)
-    return {"files": [translate.file(entry) for entry in moved]}
+    return await listing.files(moved)

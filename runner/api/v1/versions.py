@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
@@ -42,8 +43,9 @@ async def get_version(
     """One version with the files that it changed against the one before it, a page at a time."""
     workspace = (await service(request).find(tenant, id)).workspace
     manifest = await workspace.manifest(version)
-    changes = sorted(await workspace.changes(version), key=lambda change: change.path)
-    some, more = listing.page((c for c in changes if after is None or c.path > after), limit)
+    changes = await workspace.changes(version)
+    start = 0 if after is None else bisect_right(changes, after, key=lambda change: change.path)
+    some, more = listing.page(changes[start : start + limit + 1], limit)
     return {
         **translate.version(manifest.info),
         "files": [translate.change(change) for change in some],
