@@ -211,7 +211,7 @@ class Execution:
         return artifacts
 
     def _not_stored(self, error: FolioboxError) -> None:
-        detail = f"{error.detail}. Nothing of this run was stored: its files are as they were before it."
+        detail = f"{error.detail.rstrip('.')}. Nothing of this run was stored: its files are as they were before it."
         self.files_error = {"code": error.code, "detail": detail}
         log.warning("files of a run were not stored", code=error.code, detail=error.detail, cause=error.cause)
 

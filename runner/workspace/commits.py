@@ -6,19 +6,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from runner.errors import Conflict, NotFound
+from runner.errors import Conflict, NotFound, StoreFailed
 from runner.model import FileChange, FileEntry
+from runner.telemetry.logs import logger
 from runner.workspace.aside import FEW, aside
 from runner.workspace.base import KeyExists
 from runner.workspace.codec import replay
 from runner.workspace.core import Core
-from runner.workspace.cuts import Cut, cut_files, cut_run, seen_at, seen_by
+from runner.workspace.cuts import Cut, cut_draft, cut_files, cut_run, seen_at, seen_by
+from runner.workspace.drafts import DraftEntry
 from runner.workspace.manifest import Cause, Manifest, VersionInfo, difference
 from runner.workspace.names import ordered
 from runner.workspace.runs import Run
 from runner.workspace.tree import Tree
 
 COMMIT_RETRIES: Final = 3
+LONG_DRAFT: Final = 1000  # entries, which a load reads one by one
+LARGE_DRAFT: Final = 50_000  # changes, which memory holds
+_LOOK_EVERY: Final = 16
+log = logger("workspace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,22 @@ class Versions(Core):
             if cut is None or await self._write(cut):
                 return CommitResult(self.version, self.head, {})
         raise Conflict("Another runner keeps changing this conversation; send it again.")
+
+    async def _draft_grew(self, newest: DraftEntry) -> None:
+        """Fold a long draft into a version: it is in memory whole, and nothing else may fold it for long.
+
+        What was asked for is durable already, so that a store which fails now costs nobody anything.
+        """
+        unfolded = self._state.unfolded
+        if len(unfolded) < LONG_DRAFT:
+            if newest.size <= FEW and len(unfolded) % _LOOK_EVERY:
+                return
+            if sum(draft.size for draft in unfolded) < LARGE_DRAFT:
+                return
+        try:
+            await self._write(await aside(LARGE_DRAFT, cut_draft, self._state))
+        except StoreFailed as error:
+            log.warning("a long draft could not be folded", conversation=self.id, cause=error.cause)
 
     async def _write(self, cut: Cut, fence: int | None = None) -> bool:
         """Make a version durable and the newest; False, and caught up, when another writer took its number."""

@@ -158,10 +158,14 @@ class Core:
                     await self._catch_up()
                     continue
                 await self._take_in([draft])
+                await self._draft_grew(draft)
                 return
             raise Conflict("Others keep writing to this conversation; send it again.")
 
         await self.alone(work)
+
+    async def _draft_grew(self, newest: DraftEntry) -> None:
+        """What is to be done about a draft that has become long; see ``commits``."""
 
     async def _take_in(self, drafts: Sequence[DraftEntry]) -> None:
         """Lay draft entries that are stored on top."""

@@ -70,6 +70,11 @@ def fold_of(state: State, run: Run) -> int:
     return max(state.head.draft, min(run.synced_seq, state.seq))
 
 
+def cut_draft(state: State) -> Cut:
+    """The version that takes in the draft."""
+    return _cut(state, state.tree.copy(), state.seq, [], Cause("edits"), None)
+
+
 def cut_files(state: State, wanted: Manifest, cause: Cause) -> Cut | None:
     """The version that has the files of an older one; None when the current files are these."""
     tree = state.tree

@@ -9,13 +9,15 @@ from typing import Literal
 
 from runner.model import FileEntry
 
-CauseKind = Literal["create", "run", "restore", "fork"]
-CAUSES: tuple[CauseKind, ...] = ("create", "run", "restore", "fork")
+CauseKind = Literal["create", "run", "restore", "fork", "edits"]
+CAUSES: tuple[CauseKind, ...] = ("create", "run", "restore", "fork", "edits")
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a version was cut. ``version`` and ``source`` say what a restore or a fork started from."""
+    """Why a version was cut. ``version`` and ``source`` say what a restore or a fork started from. ``edits``: files
+    were put, moved and deleted by so many calls that they would not wait for the next run.
+    """
 
     kind: CauseKind
     execution_id: str | None = None

@@ -65,7 +65,11 @@ def test_the_disk_becomes_full(small_disk: Path, tell: Tell) -> None:
         filler = small_disk.parent / "filler"
         fill(filler)
         codes.append(refused(chat.put("small", b"small" * 2000)))
-        codes.append(refused(http.post("/v1/conversations/full/execute", json={"code": "print('never')"})))
+        stream = {"Accept": "text/event-stream"}  # it tells that the run began, which cannot be made durable
+        body = {"code": "print('never')"}
+        codes.append(refused(http.post("/v1/conversations/full/execute", json=body, headers=stream)))
+        unrecorded = http.post("/v1/conversations/full/execute", json={"code": "print('told')"}).json()
+        assert (unrecorded["stdout"], unrecorded["record_error"]["code"]) == ("told\n", "store_full")
         assert not broken(http, ledger)
         filler.unlink()
         assert chat.put("small", b"small" * 2000).status_code == 201
@@ -111,7 +115,7 @@ def _full_in_the_middle_of_a_run(chat: Client, filler: Path) -> str:
     return str(error)
 
 
-@pytest.mark.parametrize("call", ["fsync:error=EIO", "link:error=EIO", "link:error=ENOSPC", "fsync:error=ENOSPC"])
+@pytest.mark.parametrize("call", ["fsync:error=EIO", "link,linkat:error=EIO", "link,linkat:error=ENOSPC", "fsync:error=ENOSPC"])
 def test_the_disk_fails(tmp_path: Path, call: str, tell: Tell) -> None:
     """Fault 9 from outside: every such call of the running service fails for a while."""
     ledger = Ledger()
