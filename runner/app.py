@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
@@ -12,8 +13,9 @@ from fastapi_offline import FastAPIOffline
 from runner import __version__
 from runner.api import errors, health, metrics, problems
 from runner.api.auth import SCHEME
+from runner.api.head import Head
 from runner.api.keyring import Keyring
-from runner.api.links import open_signer
+from runner.api.links import check_secret, open_signer
 from runner.api.middleware import Gate
 from runner.api.v1 import links
 from runner.api.v1.routers import ROUTERS
@@ -23,6 +25,7 @@ from runner.conversations.pool import start_sandbox
 from runner.conversations.service import ConversationService
 from runner.errors import ConfigurationError, FolioboxError
 from runner.interpreter.client import SandboxClient
+from runner.limits import fit
 from runner.limits.host import HostReader
 from runner.limits.pressure import Pressure
 from runner.settings import Settings
@@ -38,7 +41,9 @@ log = logger("app")
 
 def create_app(settings: Settings) -> FastAPI:
     """The application; its store and backend are opened when it starts serving. Raises ConfigurationError."""
-    settings.api.check()
+    for check in checks(settings):
+        check()
+    keyring = Keyring(settings.api)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -54,6 +59,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     app = FastAPIOffline(  # its /docs needs nothing from the network
         redoc_url=None,
+        redirect_slashes=False,
         title="Foliobox",
         version=__version__,
         lifespan=lifespan,
@@ -61,7 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.start_error = None
     app.state.api_config = settings.api
-    app.state.keyring = Keyring(settings.api)
+    app.state.keyring = keyring
     app.state.egress_network = settings.egress_network
     app.state.data_dir = settings.workspace.data_dir
     app.include_router(health.router)
@@ -70,8 +76,39 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router, dependencies=[Depends(SCHEME)])
     errors.install(app)
     problems.describe(app)
+    app.add_middleware(Head)
     app.add_middleware(Gate, config=settings.api)
     return app
+
+
+def checks(settings: Settings) -> Sequence[Callable[[], object]]:
+    """What a start looks at before it opens anything but the keys; each by itself, so that all faults can be told.
+
+    Each raises ConfigurationError.
+    """
+    return (
+        settings.api.check,
+        lambda: check_secret(settings.api.link_secret, settings.workspace.data_dir),
+        lambda: fit.check(settings.limits, fit.Capacity.read()),
+    )
+
+
+def too_little(settings: Settings) -> list[str]:
+    """Why this host can never start a sandbox with these settings; empty when it can."""
+    return fit.too_little(settings.limits, fit.Capacity.read())
+
+
+def advice(settings: Settings, backend: str) -> list[str]:
+    """What a start goes on with, and an operator is likely to want otherwise."""
+    told = fit.doubtful(settings.limits, fit.Capacity.read())
+    for name, near in settings.misspelt:
+        told.append(f"{name} is not a setting; did you mean {near}?")
+    if settings.egress_network:
+        told.append(f"SANDBOX_EGRESS_NETWORK is set, but the {backend} backend gives sandboxes no network")
+    asked, most = settings.conversations.pool_size, settings.conversations.max_live
+    if asked > most:
+        told.append(f"SANDBOX_POOL_SIZE={asked} is more than SANDBOX_MAX_SESSIONS={most}: {most} spares are kept")
+    return told
 
 
 async def _start(settings: Settings, keyring: Keyring, stack: AsyncExitStack) -> ConversationService:
@@ -79,7 +116,8 @@ async def _start(settings: Settings, keyring: Keyring, stack: AsyncExitStack) ->
     store = await open_store(settings.workspace)
     stack.push_async_callback(store.close)
     backend, report = await choose_backend(settings)
-    check_exposure(settings, report)
+    tell(settings, report)
+    check_exposure(settings, report, keyring)
     workspaces = Workspaces(store, settings.workspace)
     owners = Owners(store, new_runner_id())
     await owners.start(exclusive=True)  # the local store's lock lets one runner in at a time
@@ -99,7 +137,8 @@ async def _start(settings: Settings, keyring: Keyring, stack: AsyncExitStack) ->
 
 async def choose_backend(settings: Settings) -> tuple[Backend, BackendReport]:
     """The backend of this deployment and what its probe found."""
-    backend = registry.create(settings.backend, settings.bubblewrap, settings.allow_unisolated)
+    bubblewrap = replace(settings.bubblewrap, limits=settings.limits.sandbox)
+    backend = registry.create(settings.backend, bubblewrap, settings.allow_unisolated)
     return backend, await backend.probe()
 
 
@@ -108,10 +147,14 @@ async def start_one_sandbox(backend: Backend, settings: Settings) -> SandboxClie
     return await start_sandbox(backend, settings.limits.sandbox, settings.conversations.ready_timeout_s)
 
 
-def check_exposure(settings: Settings, report: BackendReport) -> None:
-    """Say what is missing, and refuse to serve others where a wall is missing. Raises ConfigurationError."""
+def tell(settings: Settings, report: BackendReport) -> None:
+    """Log what is missing, and what is likely to be a mistake."""
     for name in settings.unknown:
         log.warning("unknown setting", name=name)
+    for text in advice(settings, report.name):
+        log.warning(text)
+    for text in too_little(settings):
+        log.error("no sandbox can be started", backend=report.name, detail=text)
     if not report.available:
         log.error("no sandbox can be started", backend=report.name, detail=report.detail)
     for wall in report.walls:
@@ -119,9 +162,18 @@ def check_exposure(settings: Settings, report: BackendReport) -> None:
             log.warning("a wall is missing", wall=wall.name, detail=wall.detail)
     if report.isolation in ("shared-kernel", "none"):
         log.warning("sandboxes share the host's kernel", backend=report.name, isolation=report.isolation)
+
+
+def check_exposure(settings: Settings, report: BackendReport, keyring: Keyring | None) -> None:
+    """Where a wall is missing, refuse to serve other machines, and more than one tenant.
+
+    Raises ConfigurationError. ``keyring`` is None where it cannot be used.
+    """
     if report.loopback_only and not settings.api.loopback:
         missing = ", ".join(wall.name for wall in report.walls if not wall.stands)
         raise ConfigurationError(
             f"this host gives sandboxes no {missing}, so the service may bind to loopback only, not to "
             f"{settings.api.host}: bind to 127.0.0.1, or see `foliobox doctor` for what is missing"
         )
+    if report.loopback_only and keyring is not None:
+        keyring.confine()

@@ -9,11 +9,15 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from runner.errors import ConfigurationError
 
 Env = Mapping[str, str]
-_SIZE = re.compile(r"([0-9]{1,18})([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,18})([kmgt]?)", re.IGNORECASE)
+MAX_BYTES: Final = 1 << 60
+MAX_COUNT: Final = 1_000_000_000
+YEAR_S: Final = 31_536_000.0
 _INTEGER = re.compile(r"[0-9]{1,15}")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TRUE, _FALSE = frozenset(("1", "true", "yes", "on")), frozenset(("", "0", "false", "no", "off"))
@@ -24,30 +28,31 @@ def text(env: Env, name: str, default: str = "") -> str:
     return env.get(name, "").strip() or default
 
 
-def size(env: Env, name: str, default: int) -> int:
-    """Bytes above zero, written as a whole number with an optional unit: ``512m``, ``2g``, ``1048576``."""
+def size(env: Env, name: str, default: int, *, minimum: int = 1, maximum: int = MAX_BYTES) -> int:
+    """Bytes, written as a whole number with an optional unit: ``512m``, ``2g``, ``1048576``."""
     raw = text(env, name)
     if not raw:
         return default
     match = _SIZE.fullmatch(raw)
     value = int(match[1]) * _UNITS[match[2].lower()] if match else 0
-    if not value:
-        raise _malformed(name, raw, "a whole number of bytes above 0, or one with k, m or g, such as 512m")
+    if not minimum <= value <= maximum:
+        bounds = f"above 0 and at most {maximum}" if minimum == 1 else f"from {minimum} to {maximum}"
+        raise _malformed(name, raw, f"a whole number of bytes {bounds}, or one with k, m, g or t, such as 512m")
     return value
 
 
-def integer(env: Env, name: str, default: int, *, minimum: int = 0) -> int:
-    """A whole number, at least ``minimum``."""
+def integer(env: Env, name: str, default: int, *, minimum: int = 0, maximum: int = MAX_COUNT) -> int:
+    """A whole number, from ``minimum`` to ``maximum``."""
     raw = text(env, name)
     if not raw:
         return default
-    if not _INTEGER.fullmatch(raw) or int(raw) < minimum:
-        raise _malformed(name, raw, f"a whole number, at least {minimum}")
+    if not _INTEGER.fullmatch(raw) or not minimum <= int(raw) <= maximum:
+        raise _malformed(name, raw, f"a whole number, at least {minimum} and at most {maximum}")
     return int(raw)
 
 
-def number(env: Env, name: str, default: float, *, minimum: float = 0.0) -> float:
-    """A decimal number, at least ``minimum``."""
+def number(env: Env, name: str, default: float, *, minimum: float = 0.0, maximum: float = YEAR_S) -> float:
+    """A decimal number, from ``minimum`` to ``maximum``."""
     raw = text(env, name)
     if not raw:
         return default
@@ -55,8 +60,8 @@ def number(env: Env, name: str, default: float, *, minimum: float = 0.0) -> floa
         value = float(raw)
     except ValueError:
         value = float("nan")
-    if not minimum <= value < float("inf"):
-        raise _malformed(name, raw, f"a number, at least {minimum:g}")
+    if not minimum <= value <= maximum:
+        raise _malformed(name, raw, f"a number, at least {minimum:g} and at most {maximum:.10g}")
     return value
 
 

@@ -19,6 +19,13 @@ from runner.limits.config import LimitsConfig
 from runner.workspace.config import WorkspaceConfig
 
 _NAME = re.compile(r"SANDBOX_[A-Z0-9_]+")
+_OF_TOOLS = (
+    "FOLIOBOX_CACHE_DIR",
+    "FOLIOBOX_DEBIAN_MIRROR",
+    "FOLIOBOX_CERTS",
+    "FOLIOBOX_BUILD_CACHE",
+    "FOLIOBOX_BUILD_CA",
+)
 _FOREIGN = ("SANDBOX_SERVICE_", "SANDBOX_PORT")
 
 
@@ -37,6 +44,7 @@ class Settings:
     egress_network: str
     log_level: str
     unknown: tuple[str, ...] = ()
+    misspelt: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def from_env(cls, env: environment.Env) -> Settings:
@@ -53,6 +61,7 @@ class Settings:
             egress_network=env.get("SANDBOX_EGRESS_NETWORK", "").strip(),
             log_level=environment.choice(env, "SANDBOX_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
             unknown=tuple(_unknown(env)),
+            misspelt=tuple(_misspelt(env)),
         )
 
 
@@ -73,6 +82,15 @@ def _unknown(env: environment.Env) -> Iterator[str]:
         if near and _distance(name, near[0]) <= 2:
             raise ConfigurationError(f"{name} is not a setting; did you mean {near[0]}?")
         yield name
+
+
+def _misspelt(env: environment.Env) -> Iterator[tuple[str, str]]:
+    """``FOLIOBOX_`` names near to one of its settings; others may be anybody's."""
+    for name in env:
+        if name.startswith("FOLIOBOX_") and name not in _OF_TOOLS:
+            near = next((known for known in _OF_TOOLS if _distance(name, known) <= 2), None)
+            if near is not None:
+                yield name, near
 
 
 def _distance(one: str, other: str) -> int:

@@ -318,6 +318,7 @@ class Execution:
         kept = self._interpreters.kept
         lost = run.shell is None and not run.fresh and (run.interpreter is None or run.interpreter is not kept)
         parts, report = split(self._look(stopped))
+        along = {} if parts or survivors else self._tree.small(report)
         for part in parts:
             run.emit("changes", part)
         run.emit("done", {
@@ -328,7 +329,8 @@ class Execution:
             "survivors": survivors,
             **outputs,
             "changes": report,
-        })  # fmt: skip
+            "contents": list(along),
+        }, tuple(along.values()))  # fmt: skip
         self._interpreters.revive()
 
     def _let_go(self, run: Run) -> None:

@@ -354,4 +354,6 @@ EVENT_TEXT = 32 << 10
 DISPLAYS_KEEP = 256  # what is shown beyond these, or beyond so many bytes, is counted only
 DISPLAY_BYTES = 64 << 20
 UPDATES_KEEP = 1000  # later updates of what is shown replace each other until the run ends
+MAX_ALONG = 48 << 10  # bytes of changed files that come with the end of a run, in the same message
+FILES_ALONG = 8
 LONG_TEXT = 64 << 10  # longer texts of a display travel as attachments

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
+_CHILD = (signal.SIGCHLD,)
+_LOOK_AGAIN_S = 0.002
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -133,17 +135,28 @@ def kill_all(keep: Iterable[int], reap: Callable[[], object], limit_s: float) ->
 
 
 def stop_and_wait(pid: int, limit_s: float = 0.5) -> bool:
-    """SIGSTOP a child and see it stopped; False when it died instead or did not stop in time."""
+    """SIGSTOP a child and see it stopped; False when it died instead or did not stop in time.
+
+    It waits for SIGCHLD: looking again and again would take the processor that the child needs to stop. The signal
+    may have been another child's, so it is sent on.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
+    heard = False
     try:
         os.kill(pid, signal.SIGSTOP)
         deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
+        while (left := deadline - time.monotonic()) > 0:
             info = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if info is not None:
                 return info.si_code == os.CLD_STOPPED
-            time.sleep(0.00005)
+            # Not for long: where there are other threads, one of them may have got the signal.
+            heard = signal.sigtimedwait(_CHILD, min(left, _LOOK_AGAIN_S)) is not None or heard
     except (ChildProcessError, ProcessLookupError):
         return False
+    finally:
+        if heard:
+            os.kill(os.getpid(), signal.SIGCHLD)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return False
 
 
@@ -162,6 +175,8 @@ def shared_inodes(pid: int, device: int) -> set[int]:
                 text += data
     finally:
         os.close(fd)
+    if b" " + wanted + b" " not in text:
+        return found  # as nearly always, and an interpreter has a thousand mappings
     for line in text.split(b"\n"):
         fields = line.split(None, 5)
         if len(fields) >= 5 and fields[1].endswith(b"s") and fields[3] == wanted:

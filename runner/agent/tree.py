@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from .protocol import MAX_ENTRIES, MAX_LEVELS, MAX_PATH_BYTES, Json
+from .protocol import FILES_ALONG, MAX_ALONG, MAX_ENTRIES, MAX_LEVELS, MAX_PATH_BYTES, Json
 
 MAX_SKIPPED = 100
 STANDARD = ("uploads", "downloads", "skills", "outputs")  # always there, never part of a version when empty
@@ -187,6 +187,25 @@ class Tree:
             parts.append(read(left))
             left -= len(parts[-1])
         return b"".join(parts)
+
+    def small(self, report: Json) -> dict[str, bytes]:
+        """Contents of what a report of ``changes`` names, when that is so little that it can be sent along.
+
+        Empty when it is more, or one of the files cannot be read as it was seen: the host fetches them then.
+        """
+        files = [*report["created"], *report["modified"]]
+        if len(files) > FILES_ALONG or sum(file["size"] for file in files) > MAX_ALONG:
+            return {}
+        found: dict[str, bytes] = {}
+        for file in files:
+            path, size = file["path"], file["size"]
+            try:
+                found[path] = self.content(path, size + 1)
+            except OSError:
+                return {}
+            if len(found[path]) != size:
+                return {}
+        return found
 
     def _open_forbidden(self, place: str, path: str) -> int:
         """Open a file whose mode forbids its owner to read it, and leave the mode as it was."""

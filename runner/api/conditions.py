@@ -38,19 +38,23 @@ def matches(header: str | None, sha256: str) -> bool:
 
 
 def for_change(headers: Mapping[str, str]) -> tuple[str | None, bool]:
-    """``If-Match`` as a hash or ``*``, and whether the file must not exist yet. Raises InvalidRequest."""
+    """``If-Match`` as ``*`` or hashes with commas between, and whether the file must not exist yet.
+
+    Raises InvalidRequest, and PreconditionFailed where no tag can be that of a file: weak ones never match.
+    """
     none_match = headers.get("if-none-match")
     if none_match is not None and none_match.strip() != "*":
         raise InvalidRequest("If-None-Match: only * is understood here, to refuse replacing a file")
     match = headers.get("if-match")
     if match is None:
         return None, none_match is not None
-    tag = match.strip()
-    if tag == "*":
+    if match.strip() == "*":
         return "*", none_match is not None
-    if not _OURS.fullmatch(tag):
-        raise PreconditionFailed("If-Match must be one ETag of this service, or *")
-    return tag.strip('"'), none_match is not None
+    tags = [tag.strip() for tag in match.split(",")]
+    ours = [tag.strip('"') for tag in tags if _OURS.fullmatch(tag)]
+    if not ours:
+        raise PreconditionFailed("If-Match must hold an ETag of this service, or be *")
+    return ",".join(ours), none_match is not None
 
 
 def byte_range(headers: Mapping[str, str], size: int, sha256: str) -> tuple[int, int, bool]:

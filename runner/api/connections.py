@@ -20,7 +20,8 @@ from functools import partial
 from typing import Any, Final
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from runner import environment
 from runner.telemetry.logs import logger
@@ -50,8 +51,8 @@ class ConnectionsConfig:
     def from_env(cls, env: environment.Env) -> ConnectionsConfig:
         """``SANDBOX_MAX_CONNECTIONS``, ``_MAX_HEAD_BYTES``, ``_HEAD_TIMEOUT_SECONDS``, ``_SEND_TIMEOUT_SECONDS``."""
         return cls(
-            max_connections=environment.integer(env, "SANDBOX_MAX_CONNECTIONS", 1000, minimum=8),
-            max_head_bytes=environment.size(env, "SANDBOX_MAX_HEAD_BYTES", 64 << 10),
+            max_connections=environment.integer(env, "SANDBOX_MAX_CONNECTIONS", 1000, minimum=8, maximum=1_000_000),
+            max_head_bytes=environment.size(env, "SANDBOX_MAX_HEAD_BYTES", 64 << 10, minimum=1024),
             head_timeout_s=environment.number(env, "SANDBOX_HEAD_TIMEOUT_SECONDS", 20.0, minimum=0.1),
             send_timeout_s=environment.number(env, "SANDBOX_SEND_TIMEOUT_SECONDS", 60.0, minimum=0.1),
         )
@@ -97,6 +98,8 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._in_head = False
         self._refused: Refused | None = None
+        self._deaf = False  # what comes now is no request any more, or one that was refused
+        self._active: RequestResponseCycle | None = None  # the request that is being served; ``cycle`` is the newest
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
@@ -123,12 +126,16 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def refuse(self, why: Refused) -> None:
-        """Answer without asking the application, if no other answer is under way, and close."""
+        """Answer without asking the application and close; where other answers are under way, after those and
+        without one: it could not be told from the rest of them.
+        """
         self._head_timer.stop()
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._deaf:
             return
-        if self._answering:
-            self.transport.abort()  # a second answer cannot be told from the rest of the first
+        self._deaf = True
+        if self._answers_first():
+            self.flow.resume_reading()  # what else comes is dropped; unread, it would make closing a reset
+            log.info("refused after other answers", status=why.status, code=why.code)
             return
         body = {
             "type": f"urn:foliobox:error:{why.code}",
@@ -141,6 +148,28 @@ class Connection(HttpToolsProtocol):
         self.transport.write(_answer(why.status, body))
         self.transport.close()
         log.info("refused", status=why.status, code=why.code, request_id=body["request_id"])
+
+    def _answers_first(self) -> bool:
+        """Whether there are answers to finish; the last of them then closes the connection.
+
+        A request of which the rest cannot come any more is given up, unless its answer has begun.
+        """
+        last = self.cycle
+        if last is None or last.response_complete:
+            return False
+        if last.more_body and not last.response_started:
+            last.disconnected = True
+            last.message_event.set()
+            if last is self._active or self._active is None:
+                return False
+            self.pipeline.popleft()
+            last = self.pipeline[0][0] if self.pipeline else self._active
+        last.keep_alive = False
+        return True
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._active = cycle
+        super()._start_asgi_task(cycle, app)
 
     # -- heads -------------------------------------------------------------------------------------------------
 
@@ -165,11 +194,11 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """More bytes. A head is counted as it comes: the parser itself would gather it without end."""
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._deaf:
             return
         begun = self._in_head
         super().data_received(data)
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._deaf:
             return
         if begun and self._in_head:
             self._head_bytes += len(data)
@@ -192,6 +221,10 @@ class Connection(HttpToolsProtocol):
             raise self._refused
         if len(self.pipeline) >= MAX_PIPELINED:
             self._refused = Refused(429, "queue_full", "Too many requests", "wait for answers before sending more")
+            raise self._refused
+        if any(name == b"transfer-encoding" and value.strip().lower() != b"chunked" for name, value in self.headers):
+            detail = "Transfer-Encoding: only chunked is understood; send the bytes as they are"
+            self._refused = Refused(400, "invalid_arguments", "Unknown transfer coding", detail)
             raise self._refused
         self._in_head = False
         self._head_timer.stop()

@@ -11,12 +11,15 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
 
 from runner import errors
+from runner.api import validation
+from runner.api.auth import without_secret
 from runner.api.encoding import Json
+from runner.api.head import serves
 from runner.telemetry import metrics
 from runner.telemetry.logs import logger
+from runner.workspace.paths import shown
 
 STATUS: dict[type[errors.FolioboxError], int] = {
     errors.FolioboxError: 500,
@@ -120,12 +123,14 @@ async def _foliobox(request: Request, error: Exception) -> Response:
 
 async def _validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    places = [
-        {"field": ".".join(str(part) for part in item["loc"] if part != "body") or "body", "message": item["msg"]}
-        for item in error.errors()[:20]
-    ]
-    detail = "; ".join(f"{place['field']}: {place['message']}" for place in places) or "the body is not usable"
+    detail, places = validation.told(error.errors(), _body_of(request))
     return problem(request, 422, "invalid_arguments", "Invalid arguments", detail, errors=places)
+
+
+def _body_of(request: Request) -> object:
+    """What the route takes as its body: a model, or nothing."""
+    dependant = getattr(request.scope.get("route"), "dependant", None)
+    return dependant.body_params[0].field_info.annotation if dependant and dependant.body_params else None
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -135,22 +140,27 @@ async def _http(request: Request, error: Exception) -> Response:
         return _wrong_method(request)
     codes = {404: "not_found", 400: "invalid_arguments"}
     code = codes.get(error.status_code, "http_error")
-    detail = "there is nothing at this address: see /docs" if error.status_code == 404 else str(error.detail)
+    detail = _nothing_here(request) if error.status_code == 404 else str(error.detail)
     return problem(request, error.status_code, code, phrase, detail)
+
+
+def _nothing_here(request: Request) -> str:
+    path: str = request.scope["path"]
+    shorter = path.rstrip("/")
+    if shorter != path and any(serves({**request.scope, "path": shorter}, method) for method in _METHODS):
+        return (
+            f"there is nothing at this address; without the slash at its end there is: {shown(without_secret(shorter))}"
+        )
+    return "there is nothing at this address: see /docs"
 
 
 def _wrong_method(request: Request) -> Response:
     """Of the router, which knows only the methods of the first route that fits; here those of all."""
-    allowed = [method for method in _METHODS if _serves(request, method)]
+    allowed = [method for method in _METHODS if serves(request.scope, "GET" if method == "HEAD" else method)]
     detail = f"{request.method} is not served at this address, only {', '.join(allowed)}: see /docs"
     response = problem(request, 405, "method_not_allowed", "Method not allowed", detail, allowed=allowed)
     response.headers["Allow"] = ", ".join(allowed)
     return response
-
-
-def _serves(request: Request, method: str) -> bool:
-    scope = {**request.scope, "method": method}
-    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

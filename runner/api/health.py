@@ -15,7 +15,7 @@ router = APIRouter(tags=["health"])
 
 
 def describe(
-    report: BackendReport, egress_network: str, pool: dict[str, int], pressure: dict[str, str]
+    report: BackendReport, egress_network: str, pool: dict[str, int | bool], pressure: dict[str, str]
 ) -> dict[str, Any]:
     """The body of ``/healthz``; the same shape whether a sandbox can be started or not."""
     reason = "SANDBOX_EGRESS_NETWORK is not set"
@@ -41,12 +41,12 @@ def describe(
     }
 
 
-@router.get("/healthz")
+@router.get("/healthz", responses={503: {"description": "No sandbox can be started; the body has the same shape."}})
 async def healthz(request: Request) -> JSONResponse:
     """State of the backend: 200 when sandboxes can be started, else 503 with the same shape."""
     service: ConversationService = request.app.state.service
     report = service.report
-    pool = {"ready": service.spares, "size": service.pool_size}
+    pool: dict[str, int | bool] = {"ready": service.spares, "size": service.pool_size, "capped": service.pool_capped}
     body = describe(report, request.app.state.egress_network, pool, service.pressure)
     return JSONResponse(body, 200 if report.available else 503)
 
@@ -57,7 +57,7 @@ async def livez() -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses={503: {"description": "No sandbox can be started, or the runner is stopping."}})
 async def readyz(request: Request) -> JSONResponse:
     """Requests can be served: 200, else 503: ``unavailable``, or ``stopping`` while runs come to their end.
 

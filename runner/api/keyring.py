@@ -27,6 +27,7 @@ CHECK_S: Final = 1.0
 SHORT_KEY: Final = 20
 _SETTLED_NS: Final = 100_000_000  # two changes within a tick of the file system's clock look like one
 _NOBODY: Final = "0" * 64
+_METRICS: Final = frozenset(("metrics",))
 log = logger("keys")
 
 
@@ -57,6 +58,8 @@ class Keyring:
         self._limits: dict[str, int] = {}
         self._seen: tuple[int, ...] | None = None
         self._complaint = ""
+        self._confined = False
+        self._tenant: str | None = None  # the only one, where the service is confined to one
         self._checked = clock()
         self.anonymous = Holder(EVERYBODY, Quota(EVERYBODY.limits, clock)) if config.anonymous else None
         if config.key is not None:
@@ -88,6 +91,27 @@ class Keyring:
         """
         self._refresh()
         return self._limits.get(tenant)
+
+    def confine(self) -> None:
+        """From now on serve one tenant: a file with keys of another is refused, now and whenever it is read again.
+
+        Keys for metrics only reach no sandbox, so that they do not count. Raises ConfigurationError.
+        """
+        self._confined = True
+        self._check_tenants([holder.key for holder in self._holders.values()])
+
+    def _check_tenants(self, found: Sequence[Key]) -> None:
+        if not self._confined:
+            return
+        tenants = {key.tenant for key in found if key.scopes != _METRICS}
+        if self._tenant is not None:
+            tenants.add(self._tenant)
+        if len(tenants) > 1:
+            raise ConfigurationError(
+                f"keys of {len(tenants)} tenants ({key_file.SETTING}, SANDBOX_API_KEY is one of `{TENANT}`): where a "
+                "wall is missing only one is served; keep keys of one, or see `foliobox doctor` for what is missing"
+            )
+        self._tenant = next(iter(tenants), None)
 
     def __len__(self) -> int:
         return len(self._holders)
@@ -123,6 +147,7 @@ class Keyring:
         for number, key in enumerate(found):
             if any(key.sha256 == fixed.sha256 for fixed in self._fixed):
                 raise ConfigurationError(f"{key_file.SETTING}: keys[{number}].sha256 is that of SANDBOX_API_KEY too")
+        self._check_tenants([*self._fixed, *found])
         return found
 
     def _take(self, found: Sequence[Key]) -> None:

@@ -85,11 +85,21 @@ def unknown() -> NotFound:
 
 def open_signer(secret: str | None, data_dir: Path) -> LinkSigner:
     """The signer of a deployment, with the secret that was set or its own. Raises ConfigurationError."""
+    check_secret(secret, data_dir)
+    return LinkSigner(load_secret(data_dir) if secret is None else secret.encode("utf-8", "surrogateescape"))
+
+
+def check_secret(secret: str | None, data_dir: Path) -> None:
+    """Whether the secret that was set, or the one there is already, can be used; makes none.
+
+    Raises ConfigurationError.
+    """
     if secret is not None and len(secret) < MIN_SECRET:
         raise ConfigurationError(
             f"{LINK_SECRET} has {len(secret)} characters: use at least {MIN_SECRET} random ones", setting=LINK_SECRET
         )
-    return LinkSigner(load_secret(data_dir) if secret is None else secret.encode("utf-8", "surrogateescape"))
+    if secret is None and os.path.lexists(data_dir / _FILE):
+        load_secret(data_dir)
 
 
 def load_secret(data_dir: Path) -> bytes:

@@ -9,13 +9,14 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from runner.api.problems import only
 from runner.conversations.service import ConversationService
 from runner.telemetry import metrics
 
 router = APIRouter(tags=["metrics"])
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, **only(401, 403)})
 async def get_metrics(request: Request) -> Response:
     """Requests, runs, errors, sandboxes, queue, store and event loop, in Prometheus' text format."""
     service: ConversationService = request.app.state.service

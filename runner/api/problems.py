@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -29,6 +30,15 @@ _MEANING: Final[dict[int, str]] = {
 }
 _EVERYWHERE: Final = (401, 403, 404, 422, 429, 500, 503)
 _WITH_BODY: Final = (408, 413, 415)
+_SENTENCE: Final = re.compile(r"[:;(]|\.(?=\s|$)")
+_HEADERS: Final[dict[str, str]] = {
+    "If-Match": "An ETag of this service, or *: only while the file has that content.",
+    "If-None-Match": "To put: *, only if there is no file yet. To get: an ETag, 304 while the file has that content.",
+    "If-Range": "An ETag: the range only while the file has that content, else the whole.",
+    "Range": "One range of bytes, as bytes=0-99.",
+    "Content-Digest": "sha-256=:<base64>: of the body (RFC 9530); Repr-Digest and Digest are read too.",
+    "Content-Encoding": "gzip, for application/x-tar.",
+}
 _SCHEMA: Final[dict[str, Any]] = {
     "title": _NAME,
     "description": "RFC 9457. Further fields give limits.",
@@ -62,6 +72,21 @@ def _response(status: int) -> dict[str, Any]:
     return {"description": _MEANING[status], "content": {MEDIA_TYPE: {"schema": dict(_REFERENCE)}}}
 
 
+def reads(*names: str, content: dict[str, Any] | None = None, required: bool = False) -> dict[str, Any]:
+    """``openapi_extra`` of a route that reads these headers of the request itself, and a body of ``content``."""
+    headers = [
+        {"name": name, "in": "header", "required": False, "description": _HEADERS[name], "schema": {"type": "string"}}
+        for name in names
+    ]
+    body = {} if content is None else {"requestBody": {"content": content, "required": required}}
+    return {"parameters": headers, **body}
+
+
+def _summary(description: str) -> str:
+    """The first words of a description, for a line in a list."""
+    return _SENTENCE.split(" ".join(description.split()), maxsplit=1)[0].strip().replace("`", "")
+
+
 def describe(app: FastAPI) -> None:
     """Put the schema of problem documents into the OpenAPI of an application."""
     make: Callable[[], dict[str, Any]] = app.openapi
@@ -70,6 +95,9 @@ def describe(app: FastAPI) -> None:
         document = make()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         schemas[_NAME] = _SCHEMA
+        for calls in document["paths"].values():
+            for call in calls.values():
+                call["summary"] = _summary(call["description"])
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         return document

@@ -8,6 +8,7 @@ backend has nothing to do with Python, IPython or workspaces.
 from __future__ import annotations
 
 import json
+import os
 from asyncio import StreamReader, StreamWriter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,8 +116,8 @@ def agent_command(python: str, config: dict[str, object]) -> list[str]:
 
 
 def agent_environment(limits: SandboxLimits, root: str = WORKSPACE, home: str = "/home/sandbox") -> dict[str, str]:
-    """The whole environment of a sandbox. Thread counts follow the CPU limit."""
-    threads = str(max(1, round(limits.cpus)))
+    """The whole environment of a sandbox. Thread counts follow the CPU limit, as far as there are cores."""
+    threads = str(max(1, min(round(limits.cpus), len(os.sched_getaffinity(0)))))
     pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
     return {
         "PATH": "/opt/venv/bin:/usr/local/bin:/usr/bin:/bin",

@@ -32,10 +32,17 @@ class UidLease:
 def take_uid() -> UidLease:
     """A free uid, chosen by chance. Raises BackendUnavailable when none is found."""
     for _ in range(_TRIES):
-        uid = UID_BASE + secrets.randbelow(UID_COUNT)
-        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        with contextlib.suppress(OSError):
-            lock.bind(f"\0foliobox-uid-{uid}")
-            return UidLease(uid, lock)
-        lock.close()
+        lease = hold_uid(UID_BASE + secrets.randbelow(UID_COUNT))
+        if lease is not None:
+            return lease
     raise BackendUnavailable("no free uid for a sandbox: end some runners of this host", cause="all tries were taken")
+
+
+def hold_uid(uid: int) -> UidLease | None:
+    """This very uid; None while some sandbox of this host has it."""
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with contextlib.suppress(OSError):
+        lock.bind(f"\0foliobox-uid-{uid}")
+        return UidLease(uid, lock)
+    lock.close()
+    return None

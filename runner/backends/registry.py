@@ -28,7 +28,7 @@ def create(name: str, bubblewrap: BubblewrapConfig, allow_unisolated: bool) -> B
         return jails
     if name == "unisolated" and not allow_unisolated:
         raise ConfigurationError(f"SANDBOX_BACKEND=unisolated runs code without isolation: it needs {SWITCH} too")
-    bare = UnisolatedBackend(UnisolatedConfig.beside(bubblewrap.rootfs, bubblewrap.state))
+    bare = UnisolatedBackend(UnisolatedConfig.beside(bubblewrap.rootfs, bubblewrap.state, bubblewrap.limits))
     if name == "unisolated":
         log.warning("NO ISOLATION: code runs on this host as it is", because="SANDBOX_BACKEND=unisolated")
         return bare

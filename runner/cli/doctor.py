@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Iterable
 from typing import Annotated
@@ -15,12 +16,14 @@ from rich.table import Table
 
 from runner import app as composition
 from runner import preflight
+from runner.api.keyring import Keyring
 from runner.backends.base import BackendReport
 from runner.cli import doctor_checks as checks
 from runner.errors import FolioboxError
 from runner.settings import Settings
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+_UNBOUNDED = 2000  # what is piped is for programs, and is not wrapped
 Row = tuple[str, ...]
 
 
@@ -28,17 +31,18 @@ def doctor(
     everything: Annotated[bool, typer.Option("--all", help="Show settings at their default too.")] = False,
 ) -> None:
     """Try everything that a start would need, and say what to change."""
-    console = Console(highlight=False)
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    console = Console(highlight=False, width=_UNBOUNDED if piped else None)
     settings, problems = checks.read_settings(os.environ)
     _show_settings(console, settings, everything)
     findings = preflight.preflight(preflight.Host(target="serve"))
     console.print(_table("Host", map(_host_row, findings)))
     problems += [f"{item.name}: {item.found}; {item.change}" for item in findings if item.state == "fail"]
     if settings is not None:
-        problems += checks.key(settings.api)
-        problems += checks.data_folder(settings.workspace.data_dir)
-        problems += checks.address(settings.api.host, settings.api.port)
-        problems += _try_sandbox(console, settings)
+        problems += checks.start(settings)
+        keyring, unusable = checks.keyring(settings.api)
+        problems += unusable + checks.data_folder(settings.workspace.data_dir)
+        problems += _try_sandbox(console, settings, keyring)
     if not problems:
         console.print("[green]The service can start.[/]")
         return
@@ -48,15 +52,20 @@ def doctor(
     raise typer.Exit(1)
 
 
-def _try_sandbox(console: Console, settings: Settings) -> list[str]:
+def _try_sandbox(console: Console, settings: Settings, keyring: Keyring | None) -> list[str]:
     """Probe the backend and start a sandbox; show both, and return what went wrong."""
     try:
         report, seconds = asyncio.run(_start(settings))
         console.print(_table(f"Backend {report.name}", _backend_rows(report, seconds)))
         problems = [] if report.available else [f"no sandbox can be started: {report.detail}"]
-        composition.check_exposure(settings, report)
     except FolioboxError as error:
-        return [error.detail]
+        return [checks.plain(error)]
+    for text in composition.advice(settings, report.name):
+        console.print(f"[yellow]{escape(text)}[/]")
+    try:
+        composition.check_exposure(settings, report, keyring)
+    except FolioboxError as error:
+        problems.append(checks.plain(error))
     return problems
 
 

@@ -1,35 +1,39 @@
-"""What ``foliobox doctor`` finds out without a sandbox: settings in effect, data folder, address."""
+"""What ``foliobox doctor`` finds out without a sandbox: settings in effect, what a start would refuse, data folder."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
-import socket
 from pathlib import Path
 
+from runner import app as composition
 from runner import environment
 from runner.api.config import ApiConfig
 from runner.api.keyring import Keyring
+from runner.cli import serve
 from runner.cli.settings_table import SECRET, SETTINGS
-from runner.errors import ConfigurationError
+from runner.errors import ConfigurationError, FolioboxError
 from runner.settings import Settings
 
 SettingRow = tuple[str, str, str, str]
 
 
 def read_settings(env: environment.Env) -> tuple[Settings | None, list[str]]:
-    """The settings, and every one that cannot be used; those are then taken at their default."""
+    """The settings, and every one that cannot be used; those, and what they do not go with, are then taken at
+    their default.
+    """
     kept, problems = dict(env), list[str]()
     while True:
         try:
             return Settings.from_env(kept), problems
         except ConfigurationError as error:
             problems.append(error.detail)
-            name = re.match(r"[A-Z_0-9]+", error.detail)
-            if name is None or kept.pop(name[0], None) is None:
+            named = set(re.findall(r"(?:SANDBOX|FOLIOBOX)_[A-Z_0-9]+", error.detail)) & kept.keys()
+            if not named:
                 return None, problems
+            for name in named:
+                del kept[name]
 
 
 def effective(env: environment.Env, settings: Settings | None) -> dict[str, str]:
@@ -58,14 +62,36 @@ def settings_rows(env: environment.Env, settings: Settings | None, everything: b
     return rows
 
 
-def key(api: ApiConfig) -> list[str]:
-    """Whether callers must show a key, and the file of keys can be used."""
+def start(settings: Settings) -> list[str]:
+    """What a start would refuse: the same code looks."""
+
+    def files() -> None:
+        serve.raise_open_files(settings.connections.max_connections)
+
+    def address() -> None:
+        serve.listen(settings.api).close()
+
+    found = []
+    for check in (*composition.checks(settings), files, address):
+        try:
+            check()
+        except ConfigurationError as error:
+            found.append(error.detail)
+    return found + composition.too_little(settings)
+
+
+def keyring(api: ApiConfig) -> tuple[Keyring | None, list[str]]:
+    """The keys, or why their file cannot be used."""
     try:
-        api.check()
-        Keyring(api)
+        return Keyring(api), []
     except ConfigurationError as error:
-        return [error.detail]
-    return []
+        return None, [error.detail]
+
+
+def plain(error: FolioboxError) -> str:
+    """What an error says and what came before it, without the advice to do what is being done."""
+    told = re.sub(r"[:,]? (?:or )?(?:see|run) `foliobox doctor`[^;]*$", "", error.detail)
+    return f"{told}: {error.cause}" if error.cause else told
 
 
 def data_folder(folder: Path) -> list[str]:
@@ -88,18 +114,4 @@ def data_folder(folder: Path) -> list[str]:
         return [f"{who}; stop that one or name another folder"]
     finally:
         os.close(fd)
-    return []
-
-
-def address(host: str, port: int) -> list[str]:
-    """Whether the service could listen there."""
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(where)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            return [f"{host}:{port} is in use by another program; set SANDBOX_BIND to a free port"]
-        return [f"SANDBOX_BIND={host}:{port} cannot be used ({error.strerror}); set it to an address of this host"]
     return []

@@ -16,7 +16,14 @@ from runner.errors import ConfigurationError
 
 
 def add(path: Path, key: Key) -> None:
-    """Append a key; the file is made if there is none. Raises ConfigurationError, also for a name that is taken."""
+    """Append a key; the file is made if there is none, and so is its folder.
+
+    Raises ConfigurationError, also for a name that is taken.
+    """
+    try:
+        path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:
+        raise ConfigurationError(f"the folder of {path} cannot be made ({error})") from error
     with _changing(path) as (real, keys, before):
         if any(known.name == key.name for known in keys):
             raise ConfigurationError(f"there is a key {key.name} already: choose another name, or revoke it first")

@@ -97,7 +97,9 @@ def _path(file: Path | None) -> Path:
 def _duration(text: str) -> timedelta:
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ConfigurationError("--expires-in must be a whole number with m, h, d or w, such as 90d")
+        raise ConfigurationError(
+            "--expires-in must be a whole number, at least 1 and at most 99999, with m, h, d or w, such as 90d"
+        )
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 

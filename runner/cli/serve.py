@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -28,15 +29,22 @@ from runner.telemetry import logs
 
 _BACKLOG = 1024
 _TURN_S = 0.0002  # that a thread computes while others wait; by default 5 ms, which every hop of a request would take
+log = logs.logger("serve")
 _OWN_FILES = 512  # of the store, of sandboxes and of the log, beside those of connections
 
 
 class Server(uvicorn.Server):
     """A server that goes on answering while the runs that were begun come to their end."""
 
-    def __init__(self, config: uvicorn.Config, drain: Callable[[], Coroutine[None, None, None]]) -> None:
+    def __init__(self, config: uvicorn.Config, drain: Callable[[], Coroutine[None, None, None]], address: str) -> None:
         super().__init__(config)
-        self._drain = drain
+        self._drain, self._address = drain, address
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say where once requests are answered."""
+        await super().startup(sockets)
+        if self.started:
+            log.info("bound", address=self._address)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no new work, let runs end, then close. A second signal does not wait."""
@@ -57,6 +65,15 @@ def serve(
     logs.configure(settings.log_level)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what matters of it is said below, in one line
     app = create_app(settings)
+
+    async def drain() -> None:
+        service = app.state.service
+        log.info("stopping", runs=service.runs.active(), sandboxes=service.live)
+        await service.drain()
+
+    raise_open_files(settings.connections.max_connections)
+    listener = listen(api)
+    connections.prepare(listener, settings.connections)
     server = Server(
         uvicorn.Config(
             app,
@@ -70,19 +87,18 @@ def serve(
             timeout_keep_alive=75,
             timeout_graceful_shutdown=5,
         ),
-        lambda: app.state.service.drain(),
+        drain,
+        f"http://{api.host}:{listener.getsockname()[1]}",
     )
     # uvicorn raises what stopped it once more when it is done; a stop that was asked for is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    raise_open_files(settings.connections.max_connections)
     ready_interpreter()
-    listener = listen(api)
-    connections.prepare(listener, settings.connections)
-    logs.logger("serve").info("bound", address=f"http://{api.host}:{listener.getsockname()[1]}")
     # Sandboxes die with the thread that spawned them, so the loop runs in the main thread.
     with contextlib.suppress(SystemExit), asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
         loop.run(server.serve(sockets=[listener]))
+    if server.started:
+        log.info("stopped")
     logs.drain()
     if not server.started:
         raise app.state.start_error or ConfigurationError("the service could not start; see its log")
@@ -96,17 +112,21 @@ def ready_interpreter() -> None:
 
 def listen(api: ApiConfig) -> socket.socket:
     """A listening socket. Raises ConfigurationError when the address cannot be had."""
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(api.host, api.port, type=socket.SOCK_STREAM)[0]
-        sock = socket.socket(family, kind)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(_BACKLOG)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen on {api.host}:{api.port} ({error.strerror}): choose another address with --host and "
-            "--port, or with SANDBOX_BIND"
-        ) from error
+    with contextlib.ExitStack() as undo:
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(api.host, api.port, type=socket.SOCK_STREAM)[0]
+            sock = undo.enter_context(socket.socket(family, kind))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(_BACKLOG)
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            why = "it is in use by another program" if taken else error.strerror
+            raise ConfigurationError(
+                f"cannot listen on {api.host}:{api.port} ({why}): choose another address with --host and --port, or "
+                "with SANDBOX_BIND"
+            ) from error
+        undo.pop_all()
     return sock
 
 
@@ -122,4 +142,10 @@ def raise_open_files(max_connections: int) -> None:
             "raise the limit (ulimit -Hn, LimitNOFILE of systemd) or allow fewer connections"
         )
     if soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else hard, hard))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else hard, hard))
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"this process may not open the {needed} files that {connections.MAX_CONNECTIONS}={max_connections} "
+                f"needs ({error}): allow fewer connections"
+            ) from error

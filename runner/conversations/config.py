@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Final
 
 from runner import environment
 
+MAX_SANDBOXES: Final = 10_000
 _GIB = 1 << 30
 
 
@@ -26,11 +28,16 @@ class ConversationsConfig:
         default too), ``SANDBOX_IDLE_TTL_SECONDS``, ``SANDBOX_STOP_GRACE_SECONDS``.
         """
         return cls(
-            pool_size=environment.integer(env, "SANDBOX_POOL_SIZE", 2),
-            max_live=environment.integer(env, "SANDBOX_MAX_SESSIONS", 0) or _default_live(),
+            pool_size=environment.integer(env, "SANDBOX_POOL_SIZE", 2, maximum=MAX_SANDBOXES),
+            max_live=environment.integer(env, "SANDBOX_MAX_SESSIONS", 0, maximum=MAX_SANDBOXES) or _default_live(),
             idle_ttl_s=environment.number(env, "SANDBOX_IDLE_TTL_SECONDS", 1800.0, minimum=1.0),
             stop_grace_s=environment.number(env, "SANDBOX_STOP_GRACE_SECONDS", 10.0),
         )
+
+    @property
+    def spares(self) -> int:
+        """How many sandboxes are kept warm: as many as were asked for, at most as many as there may be."""
+        return min(self.pool_size, self.max_live)
 
 
 def _default_live() -> int:

@@ -17,7 +17,7 @@ from runner.conversations.runs import Running
 from runner.conversations.settings import ConversationSettings
 from runner.conversations.sync import Mirror
 from runner.conversations.turns import Turns
-from runner.errors import Busy, FolioboxError, NotFound, OwnedElsewhere, ProtocolError, SandboxLost
+from runner.errors import Busy, FolioboxError, NotFound, OwnedElsewhere, ProtocolError, QuotaExceeded, SandboxLost
 from runner.interpreter.client import RunEnd, SandboxClient
 from runner.limits.config import LimitsConfig
 from runner.model import InterpreterState, RunLimits, RunRequest, SandboxLimits
@@ -53,10 +53,12 @@ class Conversation:
         admission: Admission,
         owners: Owners,
         idle_ttl_s: float,
+        check_disk: Callable[[int], None] = lambda size: None,
         *,
         known: bool,
     ) -> None:
         self.workspace = workspace
+        self._check_disk = check_disk  # whether a run may store so many bytes
         self.lock = Turns()
         self.mirror: Mirror | None = None
         self.last_used = self.asked_for = time.monotonic()
@@ -178,10 +180,13 @@ class Conversation:
             if self.mirror is None or not self.mirror.client.alive:
                 await self.drop("sandbox_lost" if self.mirror is not None else None)
                 await self._owners.acquire(self.workspace)  # the drop has given it up
-                self.mirror = Mirror(self.workspace, await self._acquire())
+                self.mirror = Mirror(self.workspace, await self._acquire(), self._check_disk)
             try:
                 await self.mirror.push()
                 return self.mirror
+            except QuotaExceeded:
+                await self.drop("sandbox_lost")  # some of the files are in it, and nobody knows which
+                raise
             except (SandboxLost, ProtocolError):
                 await self.drop("sandbox_lost")
                 if attempt == 2:
@@ -241,15 +246,18 @@ class Conversation:
         mirror = self.mirror
         if run.executing and mirror is not None:
             try:
-                return await self._interrupt(run, mirror.client)
+                return await self._interrupt(run, mirror)
             except (SandboxLost, ProtocolError):
                 await mirror.client.destroy()  # it does not even answer: the run ends as crashed
         return True
 
-    async def _interrupt(self, run: _Run, client: SandboxClient) -> bool:
-        """Interrupt in the sandbox; a run that was just sent may not have arrived there yet."""
+    async def _interrupt(self, run: _Run, mirror: Mirror) -> bool:
+        """Interrupt in the sandbox, or the storing of what the run changed.
+
+        A run that was just sent may not have arrived in the sandbox yet.
+        """
         for _ in range(_INTERRUPT_TRIES):
-            if await client.interrupt(run.id):
+            if mirror.stop_storing() or await mirror.client.interrupt(run.id):
                 return True
             if run.id not in self._runs:
                 break
@@ -268,6 +276,7 @@ class Conversation:
     async def kill(self) -> None:
         """End the sandbox under a run that does not end; the run then ends as crashed, with what it has shown."""
         if self._runs and self.mirror is not None:
+            self.mirror.stop_storing()
             await self.mirror.client.destroy()
 
     async def interrupt_all(self) -> None:

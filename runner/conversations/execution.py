@@ -13,7 +13,7 @@ from runner.conversations.output import ResultRecorder, StreamRecorder, StreamTe
 from runner.conversations.records import RunRecord
 from runner.conversations.result import Artifact, RunResult, bounded_error, bounded_files, nothing_ran
 from runner.conversations.runs import Running
-from runner.conversations.sync import Mirror
+from runner.conversations.sync import Mirror, Unstored
 from runner.errors import CallerError, FolioboxError, ProtocolError, SandboxLost
 from runner.interpreter.client import Event, RunEnd
 from runner.interpreter.outcomes import Observed, decide
@@ -31,6 +31,7 @@ class Owner(Protocol):
     """What an execution needs of its conversation."""
 
     workspace: Workspace
+    closing: bool  # it is being deleted: nothing more is stored
 
     def run_limits(self, request: RunRequest) -> RunLimits:
         """What this run may give back; nothing is None."""
@@ -80,11 +81,10 @@ class Execution:
         await self.record.begin()
         try:
             result = await self._run(before)
-        except CallerError as error:
-            await self.record.refuse(error)
-            raise
-        except Exception:
-            if self.unrecorded is None:
+        except Exception as error:
+            if isinstance(error, CallerError) and not self.log.seq:  # not even begun: its key may be taken again
+                await self.record.refuse(error)
+            elif self.unrecorded is None:
                 version = self.mirror.workspace.version
                 reason = "a fault of the service ended it"
                 await self.record.lose(nothing_ran(self.id, Outcome.LOST, version, InterpreterState.LOST, reason))
@@ -109,10 +109,9 @@ class Execution:
             except (SandboxLost, ProtocolError) as error:
                 self.end, self.failure = None, error.cause or error.detail
                 usage = await client.usage()
-            except CallerError:
-                raise  # refused before it began
-            except BaseException:
-                await self.conversation.drop("sandbox_lost")
+            except BaseException as error:
+                if not isinstance(error, CallerError) or self.log.seq:  # else refused before it began
+                    await self.conversation.drop("sandbox_lost")
                 raise
             if self.end is None or self.end.survivors or self.end.unusable:
                 await self.conversation.drop("sandbox_lost")
@@ -191,10 +190,12 @@ class Execution:
 
     async def _commit(self, end: RunEnd) -> list[Artifact]:
         try:
+            if self.conversation.closing:
+                raise Unstored("interrupted", "the conversation is being deleted")
             result, changes = await self.mirror.pull(end, self.id, self.limits)
         except (SandboxLost, ProtocolError):
             raise
-        except FolioboxError as error:
+        except (FolioboxError, Unstored) as error:
             self.mirror.reject(end)
             self._not_stored(error)
             return []
@@ -210,7 +211,7 @@ class Execution:
                 await asyncio.sleep(0)  # listeners who keep up are not to fall behind by our doing
         return artifacts
 
-    def _not_stored(self, error: FolioboxError) -> None:
+    def _not_stored(self, error: FolioboxError | Unstored) -> None:
         detail = f"{error.detail.rstrip('.')}. Nothing of this run was stored: its files are as they were before it."
         self.files_error = {"code": error.code, "detail": detail}
         log.warning("files of a run were not stored", code=error.code, detail=error.detail, cause=error.cause)

@@ -23,8 +23,9 @@ from runner.workspace.owners import Owners
 RESTARTED: Final = "runner_restarted"
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _SHORT: Final = 16 << 10
-_AT_ONCE_S: Final = 0.05
+_AT_ONCE_S: Final = 0.25
 _VERSIONS: Final = 100
+_GENERATIONS: Final = 100
 _PLAIN: Final = (
     "execution_id", "exit_code", "signal", "duration_ms", "peak_memory_bytes", "results", "results_dropped", "error",
     "interpreter_reason", "version", "files_error", "files_dropped", "skipped", "record_error",
@@ -96,13 +97,21 @@ class RunRecord:
             return
         await self.durable()
         try:
-            payload = {"execution_id": self._id, "request": self._claim.request}
-            earlier = await self._workspace.claim(self._claim.key, payload)
-            if earlier is not None:
-                raise Conflict("another runner began a run under this Idempotency-Key just now; send it again")
+            await self._claim_key(self._claim)
         except FolioboxError as error:
             await self.refuse(error)
             raise
+
+    async def _claim_key(self, claim: Claim) -> None:
+        """Claim the key, anew where the run that claimed it before was refused: that one never runs."""
+        payload = {"execution_id": self._id, "request": claim.request}
+        if await self._workspace.claim(claim.key, payload) is None:
+            return
+        generation, earlier = await _standing(self._workspace, claim.key)
+        if generation == _GENERATIONS:
+            raise InvalidRequest(f"{_GENERATIONS} runs under this Idempotency-Key were refused; take a new key")
+        if earlier is not None or await self._workspace.claim(claim.key, payload, generation + 1) is not None:
+            raise Conflict("another runner began a run under this Idempotency-Key just now; send it again")
 
     def _write(self, payload: Json) -> None:
         self._begun = asyncio.create_task(self._workspace.begin_execution(self._id, payload))
@@ -210,12 +219,27 @@ async def _of_a_version(workspace: Workspace, execution_id: str) -> ExecutionRec
 
 
 async def claimed(workspace: Workspace, claim: Claim) -> str | None:
-    """The execution that claimed a key earlier, if any. Raises KeyReused."""
-    earlier = await workspace.read_claim(claim.key)
+    """The execution that claimed a key earlier and was not refused, if any. Raises KeyReused."""
+    _, earlier = await _standing(workspace, claim.key)
     if earlier is None:
         return None
     claim.check(str(earlier.get("request")))
     return str(earlier.get("execution_id"))
+
+
+async def _standing(workspace: Workspace, key: str) -> tuple[int, Json | None]:
+    """How often a key was claimed, and the last claim; None in its place when its run was refused.
+
+    Only the last one counts: a key is claimed again only after the run that had it was refused.
+    """
+    generation, last = 0, None
+    while generation < _GENERATIONS and (found := await workspace.read_claim(key, generation + 1)) is not None:
+        generation, last = generation + 1, found
+    if last is not None:
+        record = await workspace.read_execution(str(last.get("execution_id")))
+        if record is not None and record.end is not None and record.end.get("refused") is not None:
+            return generation, None
+    return generation, last
 
 
 async def lost(workspace: Workspace, execution_id: str, record: ExecutionRecord) -> RunResult:

@@ -25,7 +25,8 @@ from runner.limits.config import LimitsConfig
 from runner.limits.pressure import Pressure
 from runner.model import RunRequest
 from runner.telemetry.logs import logger
-from runner.workspace.base import ByteStream
+from runner.workspace.aside import aside
+from runner.workspace.base import ByteStream, Staging
 from runner.workspace.history import Workspace
 from runner.workspace.owners import Owners
 from runner.workspace.paths import check_conversation_id
@@ -33,6 +34,7 @@ from runner.workspace.workspaces import Workspaces
 
 _OBEY_S, _KILL_S = 8.0, 4.0  # how long interrupted runs have to end, and killed ones to be told of
 _PURGE_S = 60.0
+_SMALL_COMMIT = 16 << 20  # bytes; sixteen runs at once may use up the reserve of 256 MiB
 _FORBIDDEN_ENV = ("LD_", "PYTHON")
 log = logger("conversations")
 
@@ -54,7 +56,7 @@ class ConversationService:
         self.report, self.limits = report, limits
         self._backend, self._config, self._pressure = backend, config, pressure
         self._workspaces, self._owners = workspaces, owners
-        self._pool = Pool(backend, limits.sandbox, config.pool_size, config.ready_timeout_s, self._may_grow)
+        self._pool = Pool(backend, limits.sandbox, config.spares, config.ready_timeout_s, self._may_grow)
         self.admission = Admission(self._pool, config.max_live, limits.queue, pressure, tenant_limit)
         self._pool.changed = self.admission.kick
         self._residents = Residents()
@@ -125,7 +127,12 @@ class ConversationService:
     @property
     def pool_size(self) -> int:
         """How many sandboxes are to wait."""
-        return self._config.pool_size
+        return self._config.spares
+
+    @property
+    def pool_capped(self) -> bool:
+        """Whether that is less than was asked for, because there may not be so many sandboxes."""
+        return self._config.spares < self._config.pool_size
 
     @property
     def pressure(self) -> dict[str, str]:
@@ -139,6 +146,14 @@ class ConversationService:
         """
         if self._pressure is not None:
             self._pressure.check_disk(size or 0)
+
+    def _check_commit(self, size: int) -> None:
+        """Whether a run may store ``size`` bytes: a little always, more only where the reserve is not touched.
+
+        Raises StoreFull.
+        """
+        if size > _SMALL_COMMIT:
+            self.check_upload(size)
 
     # -- conversations -----------------------------------------------------------------------------------------
 
@@ -160,6 +175,31 @@ class ConversationService:
         workspace, created = await self._workspaces.create(tenant, identifier)
         return await self._remember(workspace, known=not created), created
 
+    async def known(self, tenant: str, identifier: str) -> Conversation | None:
+        """A conversation, or None."""
+        with contextlib.suppress(NotFound):
+            return await self.find(tenant, identifier)
+        return None
+
+    @property
+    def new_max_bytes(self) -> int:
+        """Bytes that a new conversation may hold."""
+        return self._workspaces.max_bytes
+
+    def stage(self, max_bytes: int) -> Staging:
+        """Begin an upload, as a context manager; the conversation need not be there yet."""
+        return self._workspaces.stage(max_bytes)
+
+    async def receiving(
+        self, tenant: str, identifier: str, sizes: Mapping[str, int], if_match: str | None = None
+    ) -> Conversation:
+        """The conversation for files that were staged, made when it would take them: what is refused makes none.
+
+        ``sizes`` are by canonical path. Raises what ``Workspace.put`` and ``put_many`` raise.
+        """
+        await aside(len(sizes), self._workspaces.check_first, sizes, if_match)
+        return (await self.ensure(tenant, identifier))[0]
+
     async def _remember(self, workspace: Workspace, *, known: bool) -> Conversation:
         settings = ConversationSettings.stored(await workspace.settings())
         conversation = Conversation(
@@ -168,6 +208,7 @@ class ConversationService:
             self.admission,
             self._owners,
             self._config.idle_ttl_s,
+            self._check_commit,
             known=known,
         )
         conversation.apply(settings)
@@ -206,15 +247,12 @@ class ConversationService:
     async def fork(self, tenant: str, identifier: str, version: int | None, new: str) -> Conversation:
         """A new conversation with the files of a version (None: as they are now) and the limits of this one.
 
-        Raises NotFound, and Conflict when the new id is taken.
+        Raises NotFound, Conflict when the new id is taken, and QuotaExceeded for files that are beyond the limits.
         """
         source = await self.find(tenant, identifier)
-        workspace = await self._workspaces.fork(source.workspace, version, new)
-        made = await self._remember(workspace, known=True)
         own = source.settings.own()
-        if own:
-            await self.configure(made, own)
-        return made
+        workspace = await self._workspaces.fork(source.workspace, version, new, {"labels": {}, **own} if own else None)
+        return await self._remember(workspace, known=True)
 
     async def purge(self, tenant: str, identifier: str) -> None:
         """Delete a conversation with all its versions; idempotent, and done to its end once it was begun.
@@ -346,9 +384,21 @@ class ConversationService:
         running = await self.execution(tenant, identifier, execution_id)
         blob = running.output(name) if number is None else running.shown(number)
         if blob is None:
-            raise NotFound("this execution has no such result")
+            raise NotFound(_not_there(running, name, number))
         workspace = (await self.find(tenant, identifier)).workspace
         return blob, await workspace.open_blob(blob.blob, blob.size)
+
+
+def _not_there(running: Running, name: str, number: int | None) -> str:
+    """Why there is nothing to fetch of a run under this name."""
+    result = running.log.ended_with
+    if number is not None:
+        return f"this execution has no result {number} to fetch: its `results` name those that there are"
+    if result is None:
+        return f"this execution has not ended; its events tell {name} as it comes"
+    if {"stdout": result.stdout, "stderr": result.stderr}[name].truncated:
+        return f"the whole {name} of this execution was not kept: its result has what is left of it"
+    return f"nothing of the {name} of this execution was cut: its result holds all of it"
 
 
 def _check_room(conversation: Conversation, before: int) -> None:

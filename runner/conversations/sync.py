@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, NamedTuple, TypeVar
 
 from runner.errors import QuotaExceeded, TooLarge
@@ -29,6 +30,18 @@ _FETCHES_AT_ONCE = 8
 _BATCHES_AT_ONCE = 2
 _FEW = 10  # fewer small files than this are stored sooner one by one
 _READS_AT_ONCE = 32
+# Nobody else gets the conversation's turn while files are fetched. A disk that stores less than this is of no use.
+_STORING_S = 30.0
+_BYTES_A_SECOND = 8 << 20
+_FILES_A_SECOND = 200
+
+
+class Unstored(Exception):
+    """Fetching what a run changed was broken off, because it took too long or because somebody asked for it."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code, self.detail, self.cause = code, detail, None
 
 
 class _Todo(NamedTuple):
@@ -51,8 +64,13 @@ class _Work(NamedTuple):
 class Mirror:
     """Which files of a workspace a live sandbox has, and how to make that all of them."""
 
-    def __init__(self, workspace: Workspace, client: SandboxClient) -> None:
+    def __init__(
+        self, workspace: Workspace, client: SandboxClient, check_disk: Callable[[int], None] = lambda size: None
+    ) -> None:
         self.workspace, self.client = workspace, client
+        self._check_disk = check_disk  # raises StoreFull when so many bytes of a run are not to be stored
+        self._storing: asyncio.Timeout | None = None
+        self._interrupted = False
         self.version = 0
         self.draft_seq = -1
         self._files: dict[str, FileEntry] = {}
@@ -113,10 +131,13 @@ class Mirror:
     async def pull(
         self, end: RunEnd, execution_id: str, limits: RunLimits | None = None
     ) -> tuple[CommitResult, list[FileChange]]:
-        """Store what the run changed and cut a version. Raises TooLarge, QuotaExceeded, SandboxLost."""
+        """Store what the run changed and cut a version.
+
+        Raises TooLarge, QuotaExceeded, StoreFull before anything is fetched, SandboxLost, Unstored.
+        """
         if limits is not None:
             await aside(len(end.changes), _check_limits, end, limits)
-        changes = await self._fetch(end.changes)
+        changes = await self._store(end) if end.changes else []
         result = await self.workspace.commit(
             changes,
             synced_seq=self.draft_seq,
@@ -128,6 +149,47 @@ class Mirror:
         self._note(changes, end, result)
         return result, changes
 
+    async def _store(self, end: RunEnd) -> list[FileChange]:
+        """Fetch what there is room for, in bounded time."""
+        size = await aside(len(end.changes), self._check_room, end)
+        self._check_disk(size)
+        limit_s = max(_STORING_S, size / _BYTES_A_SECOND, len(end.changes) / _FILES_A_SECOND)
+        self._interrupted = False
+        try:
+            async with asyncio.timeout(limit_s) as self._storing:
+                return await self._fetch(end.changes, end.contents)
+        except TimeoutError:
+            if self._interrupted:
+                raise Unstored("interrupted", "the run was interrupted while its files were being stored") from None
+            raise Unstored(
+                "timeout", f"its files could not be stored in {limit_s:.0f} s; make fewer or smaller ones"
+            ) from None
+        finally:
+            self._storing = None
+
+    def stop_storing(self) -> bool:
+        """Break off the fetching that is going on; False when none is."""
+        storing = self._storing
+        if storing is None:
+            return False
+        if not storing.expired():
+            self._interrupted = True
+            storing.reschedule(0)
+        return True
+
+    def _check_room(self, end: RunEnd) -> int:
+        """The bytes of all that is to be fetched. Raises TooLarge, QuotaExceeded."""
+        limit = self.workspace_limit
+        for change in end.changes:
+            if change.size > limit:
+                raise TooLarge(f"{change.path} has {change.size} bytes; a file may have {limit}", limit=limit)
+        shape = 0
+        if (self.version, self.draft_seq) == (self.workspace.version, self.workspace.draft_seq):
+            shape += len(self._links if end.links is None else end.links)
+            shape += len(self._folders if end.folders is None else end.folders)
+        sizes = ((change.path, None if change.change == "deleted" else change.size) for change in end.changes)
+        return self.workspace.check_coming(self._files, sizes, shape)
+
     def reject(self, end: RunEnd) -> None:
         """What the run changed could not be stored: the next ``push`` puts the files back as the store has them."""
         for change in end.changes:
@@ -135,7 +197,7 @@ class Mirror:
             if change.change != "deleted":
                 self._strays.add(change.path)
         if end.links is not None:
-            self._links = dict(end.links)
+            self._links = dict.fromkeys(end.links, "")  # targets may be more than is to be kept in memory
         if end.folders is not None:
             self._folders = frozenset(end.folders)
         self.version = -1
@@ -153,9 +215,15 @@ class Mirror:
         clean = not result.renamed and self.workspace.draft_seq == self.draft_seq
         self.version = result.version if clean else -1
 
-    async def _fetch(self, reported: Sequence[ChangedFile]) -> list[FileChange]:
-        """Bring in all that changed, small files many at a time; the changes in the order of the report."""
+    async def _fetch(self, reported: Sequence[ChangedFile], along: Mapping[str, bytes]) -> list[FileChange]:
+        """Bring in all that changed, small files many at a time; the changes in the order of the report.
+
+        ``along``: contents that came with the report.
+        """
         blobs: dict[str, str] = {}
+        if len(reported) == 1 and reported[0].change != "deleted":
+            fetched = await self._fetch_one(reported[0], blobs, along)
+            return [] if fetched is None else [fetched]
         work = await aside(len(reported), self._work, reported)
         found = {path: FileChange(path, "deleted", None) for path in work.deleted}
 
@@ -165,7 +233,7 @@ class Mirror:
 
         async def fetch_others() -> None:
             for change in work.others:
-                fetched = await self._fetch_one(change, blobs)
+                fetched = await self._fetch_one(change, blobs, along)
                 if fetched is not None:
                     found[change.path] = fetched
 
@@ -194,13 +262,17 @@ class Mirror:
         changes = [self._changed(change, *stored) for change, stored in zip(batch, kept, strict=True)]
         return [change for change in changes if change is not None]
 
-    async def _fetch_one(self, change: ChangedFile, blobs: dict[str, str]) -> FileChange | None:
-        limit = self.workspace_limit
-        if change.size > limit:
-            raise TooLarge(f"{change.path} has {change.size} bytes; a file may have {limit}", limit=limit)
-        async with self.workspace.stage(limit) as staging:
-            async for chunk in self.client.fetch(change.path, change.size):
-                await staging.write(chunk)
+    async def _fetch_one(
+        self, change: ChangedFile, blobs: dict[str, str], along: Mapping[str, bytes]
+    ) -> FileChange | None:
+        async with self.workspace.stage(self.workspace_limit) as staging:
+            content = along.get(change.path)
+            if content is not None:
+                await staging.write(content)
+            else:
+                async with aclosing(self.client.fetch(change.path, change.size)) as chunks:
+                    async for chunk in chunks:
+                        await staging.write(chunk)
             sha256, size, blob = await self.workspace.adopt_blob(staging, blobs)
             blobs[sha256] = blob
         return self._changed(change, sha256, size, blob)

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from runner.agent.protocol import Json
@@ -30,6 +30,7 @@ _GRACE_S = 15.0
 _START_S = 75.0
 _INTERRUPT_S = 2.0
 _ACK_BYTES = 256 << 10
+_TOO_SMALL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no file may be larger than the whole workspace
 __all__ = ["FETCH_BYTES", "FETCH_FILES", "INLINE", "ChangedFile", "Event", "Outgoing", "RunEnd", "SandboxClient"]
 
 
@@ -136,7 +137,7 @@ class SandboxClient:
         """Empty the workspace."""
         self._check(await self.stream.request({"op": "clear"}))
 
-    async def fetch(self, path: str, limit: int) -> AsyncIterator[bytes]:
+    async def fetch(self, path: str, limit: int) -> AsyncGenerator[bytes, None]:
         """Bytes of a file, at most ``limit``. Raises SandboxLost when they do not all come, ProtocolError for more."""
         channel = self.stream.open_channel()
         ended = False
@@ -197,7 +198,7 @@ class SandboxClient:
     def _check(reply: Json) -> None:
         if reply.get("ok"):
             return
-        if reply.get("errno") in (28, 122) or "No space" in str(reply.get("detail")):
+        if reply.get("errno") in _TOO_SMALL or "No space" in str(reply.get("detail")):
             raise QuotaExceeded("the files do not fit into the sandbox's workspace; delete some or ask for more space")
         raise ProtocolError("the sandbox could not take the files", cause=str(reply.get("detail"))[:500])
 
@@ -272,6 +273,8 @@ class SandboxClient:
 
     @staticmethod
     async def _take(channel: Channel, limit_s: float) -> Item:
+        if channel.waiting:
+            return await channel.take()
         try:
             async with asyncio.timeout(limit_s):
                 return await channel.take()
@@ -281,7 +284,7 @@ class SandboxClient:
     def acknowledge(self, run_id: str) -> None:
         """The result of a run is stored: the agent may forget it."""
         if self.alive:
-            self.stream.tell({"op": "ack", "run": run_id, "seq": 1 << 62, "final": True})
+            self.stream.tell_soon({"op": "ack", "run": run_id, "seq": 1 << 62, "final": True})
 
     async def interrupt(self, run_id: str) -> bool:
         """Interrupt a run; False when it is not going on. Raises SandboxLost when no answer comes soon."""

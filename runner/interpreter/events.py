@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.agent.protocol import MAX_ENTRIES, MAX_NESTING, Json
+from runner.agent.protocol import MAX_ALONG, MAX_ENTRIES, MAX_NESTING, Json
 from runner.errors import ProtocolError
 from runner.interpreter.outcomes import Observed
 from runner.interpreter.stream import Item
@@ -59,6 +59,8 @@ class RunEnd:
     displays_dropped: int = 0
     unusable: bool = False
     """No interpreter comes up in this sandbox any more."""
+    contents: dict[str, bytes] = field(default_factory=dict)
+    """Bytes of small files among the changes that came along; the others are to be fetched."""
 
 
 @dataclass
@@ -98,7 +100,7 @@ class EventReader:
         self._seq += 1
         kind = body["type"]
         if kind == "done":
-            return _run_end(body, self._language, self._earlier)
+            return _run_end(body, self._language, self._earlier, item.attachments)
         if kind == "changes":
             try:
                 self._earlier.add(body)
@@ -175,9 +177,10 @@ def _text(value: object) -> bool:
     return isinstance(value, str) and len(value) <= _TEXT_LIMIT
 
 
-def _run_end(body: Json, language: str, earlier: _Changes) -> RunEnd:
+def _run_end(body: Json, language: str, earlier: _Changes, attachments: tuple[bytes, ...]) -> RunEnd:
     try:
         changes = body["changes"]
+        changed = earlier.changes + list(_changed(changes))
         skipped = [
             {"path": str(entry["path"])[:1024], "reason": str(entry["reason"])[:200]}
             for entry in changes.get("skipped", [])[:100]
@@ -196,16 +199,32 @@ def _run_end(body: Json, language: str, earlier: _Changes) -> RunEnd:
             failure=_optional(body.get("failure"), str),
             survivors=int(body["survivors"]),
             streams={name: _stream(body["streams"][name]) for name in ("stdout", "stderr")},
-            changes=earlier.changes + list(_changed(changes)),
+            changes=changed,
             links={**earlier.links, **_links(changes["links"])} if "links" in changes else None,
             folders=earlier.folders + _folders(changes["folders"]) if "folders" in changes else None,
             skipped=skipped,
             truncated=bool(changes.get("truncated")),
             displays_dropped=max(0, int(body.get("displays_dropped", 0))),
             unusable=bool(body.get("unusable")),
+            contents=_contents(body.get("contents", []), attachments, changed),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ProtocolError("the sandbox misbehaved and was ended", cause=f"malformed end: {error!r}") from None
+
+
+def _contents(names: list[Any], attachments: tuple[bytes, ...], changed: list[ChangedFile]) -> dict[str, bytes]:
+    """Files that came with the end. Raises ValueError unless each is a changed one, of the size that it is said to
+    have.
+    """
+    if not names and not attachments:
+        return {}
+    if not isinstance(names, list) or len(names) != len(attachments) or sum(map(len, attachments)) > MAX_ALONG:
+        raise ValueError("contents that were not to come")
+    sizes = {change.path: change.size for change in changed if change.change != "deleted"}
+    found = {paths.check_reported(name): content for name, content in zip(names, attachments, strict=True)}
+    if len(found) != len(names) or any(sizes.get(path) != len(content) for path, content in found.items()):
+        raise ValueError("contents of other files")
+    return found
 
 
 def _optional(value: Any, kind: type) -> Any:

@@ -37,6 +37,7 @@ _GRANT_STEP = CREDIT_WINDOW // 4
 _MAX_GARBAGE = 1 << 20
 _MAX_CONTROL = 1 << 20
 _REPLY_LIMIT_S = 30.0
+_SOON_S = 0.02
 
 
 class Item(NamedTuple):
@@ -98,6 +99,11 @@ class Channel:
         self._items.append(item)
         self._arrived.set()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the next item is here already."""
+        return bool(self._items)
+
     async def take(self) -> Item:
         """The next item. Raises SandboxLost when the stream broke and nothing is left."""
         while not self._items:
@@ -136,6 +142,7 @@ class AgentStream:
         self._welcomed: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._more = asyncio.Event()
         self._waiting_for_room: list[asyncio.Future[None]] = []
+        self._soon: asyncio.TimerHandle | None = None
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._pump())]
 
     async def attach(self, limit_s: float = _REPLY_LIMIT_S, *, padding: bool = False) -> Json:
@@ -187,6 +194,17 @@ class AgentStream:
         self._outbox.message(CONTROL, body)
         self._kick()
 
+    def tell_soon(self, body: Json) -> None:
+        """Send a control message that nobody waits for: with what is sent next, or after a moment alone."""
+        self._outbox.message(CONTROL, body)
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(_SOON_S, self._send_late)
+
+    def _send_late(self) -> None:
+        self._soon = None
+        if self.failure is None:
+            self._kick()
+
     def open_channel(self, at_most: int | None = None) -> Channel:
         """A new channel to receive on, at most so many bytes in all."""
         number = next(self._numbers)
@@ -237,6 +255,9 @@ class AgentStream:
 
     async def close(self) -> None:
         """Stop reading and writing; whoever still waits gets SandboxLost."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._send_late()
         self._fail(SandboxLost("the sandbox was ended; send the request again"))
         for task in self._tasks:
             task.cancel()

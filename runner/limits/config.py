@@ -20,8 +20,15 @@ FREE_DISK: Final = "SANDBOX_MIN_FREE_DISK"
 FREE_PIDS: Final = "SANDBOX_MIN_FREE_PIDS"
 MIN_MEMORY_BYTES: Final = 256 << 20  # below it the libraries of the template alone would be too much
 MIN_CPUS: Final = 0.05
+MAX_CPUS: Final = 1024  # beyond some hundred thousand no kernel takes the quota
 MIN_PIDS: Final = 16
-_GIB = 1 << 30
+MAX_PIDS: Final = 1 << 22  # no kernel has more, and none takes a higher limit
+MAX_TIMEOUT_MS: Final = 2_000_000_000  # 23 days: what a wait of the kernel, in milliseconds, can hold
+MIN_OUTPUT_BYTES: Final = 1024
+MAX_OUTPUT_BYTES: Final = 64 << 20  # results are held in memory and stored whole
+_TIMEOUT: Final = {"minimum": 1, "maximum": MAX_TIMEOUT_MS}
+_OUTPUT: Final = {"minimum": MIN_OUTPUT_BYTES, "maximum": MAX_OUTPUT_BYTES}
+_MAX_WAITING: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +76,23 @@ class LimitsConfig:
         sandbox = _sandbox(env)
         return cls(
             sandbox=sandbox,
-            default_timeout_ms=environment.integer(env, "SANDBOX_DEFAULT_EXEC_TIMEOUT_MS", 120_000, minimum=1),
-            timeout_cap_ms=environment.integer(env, "SANDBOX_EXEC_TIMEOUT_CAP_MS", 600_000, minimum=1),
+            default_timeout_ms=environment.integer(env, "SANDBOX_DEFAULT_EXEC_TIMEOUT_MS", 120_000, **_TIMEOUT),
+            timeout_cap_ms=environment.integer(env, "SANDBOX_EXEC_TIMEOUT_CAP_MS", 600_000, **_TIMEOUT),
             max_code_bytes=environment.size(env, "SANDBOX_MAX_CODE_BYTES", 1 << 20),
-            max_output_bytes=environment.size(env, "SANDBOX_MAX_OUTPUT_BYTES", 64 << 10),
+            max_output_bytes=environment.size(env, "SANDBOX_MAX_OUTPUT_BYTES", 64 << 10, **_OUTPUT),
             max_stdin_bytes=environment.size(env, "SANDBOX_MAX_STDIN_BYTES", 16 << 20),
             max_env_bytes=environment.size(env, "SANDBOX_MAX_ENV_BYTES", 64 << 10),
             max_artifacts=environment.integer(env, "SANDBOX_MAX_ARTIFACTS", 20_000, minimum=1),
             max_artifact_bytes=environment.size(env, "SANDBOX_MAX_ARTIFACT_BYTES", sandbox.workspace_bytes),
             queue=QueueLimits(
-                environment.integer(env, "SANDBOX_MAX_QUEUE", 256),
-                environment.integer(env, "SANDBOX_MAX_QUEUE_PER_CONVERSATION", 16),
+                environment.integer(env, "SANDBOX_MAX_QUEUE", 256, maximum=_MAX_WAITING),
+                environment.integer(env, "SANDBOX_MAX_QUEUE_PER_CONVERSATION", 16, maximum=_MAX_WAITING),
                 environment.number(env, "SANDBOX_QUEUE_TIMEOUT_SECONDS", 150.0),
             ),
             floors=Floors(
                 environment.size(env, "SANDBOX_MIN_FREE_MEMORY", 512 << 20),
                 environment.size(env, "SANDBOX_MIN_FREE_DISK", 256 << 20),
-                environment.integer(env, "SANDBOX_MIN_FREE_PIDS", 1024),
+                environment.integer(env, "SANDBOX_MIN_FREE_PIDS", 1024, maximum=MAX_PIDS),
             ),
         )
 
@@ -109,8 +116,8 @@ def _sandbox(env: environment.Env) -> SandboxLimits:
     soft_nofile = {"SANDBOX_NOFILE_ULIMIT": env.get("SANDBOX_NOFILE_ULIMIT", "").split(":")[0]}
     limits = SandboxLimits(
         memory_bytes=memory,
-        cpus=environment.number(env, "SANDBOX_CPUS", default.cpus, minimum=MIN_CPUS),
-        pids=environment.integer(env, "SANDBOX_PIDS_LIMIT", default.pids, minimum=MIN_PIDS),
+        cpus=environment.number(env, "SANDBOX_CPUS", default.cpus, minimum=MIN_CPUS, maximum=MAX_CPUS),
+        pids=environment.integer(env, "SANDBOX_PIDS_LIMIT", default.pids, minimum=MIN_PIDS, maximum=MAX_PIDS),
         nofile=environment.integer(soft_nofile, "SANDBOX_NOFILE_ULIMIT", default.nofile, minimum=64),
         workspace_bytes=environment.size(env, "SANDBOX_WORKSPACE_SIZE", default.workspace_bytes),
         workspace_files=environment.integer(env, "SANDBOX_WORKSPACE_FILES", default.workspace_files, minimum=1),

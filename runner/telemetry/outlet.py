@@ -5,15 +5,16 @@ nobody. Lines that find no room are dropped and counted, and the count is told a
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
 LINES: Final = 8192
 _CLOSE_S: Final = 1.0
+_GATHER_S: Final = 0.02
 
 
 class Outlet:
@@ -22,7 +23,8 @@ class Outlet:
     def __init__(self, stream: TextIO, told: Callable[[int], str], lines: int = LINES) -> None:
         self._stream = stream
         self._told = told
-        self._queue: queue.Queue[str | threading.Event | None] = queue.Queue(lines)
+        self._queue: queue.SimpleQueue[str | threading.Event | None] = queue.SimpleQueue()
+        self._lines = lines
         self._lock = threading.Lock()
         self._waiting = 0  # lines dropped and not told of yet
         self.dropped = 0
@@ -32,9 +34,9 @@ class Outlet:
 
     def write(self, line: str) -> int:
         """Take a line, or drop it; never waits."""
-        try:
-            self._queue.put_nowait(line)
-        except queue.Full:
+        if self._queue.qsize() < self._lines:
+            self._queue.put(line)
+        else:
             with self._lock:
                 self._waiting += 1
                 self.dropped += 1
@@ -46,18 +48,16 @@ class Outlet:
     def settle(self, limit_s: float = _CLOSE_S) -> None:
         """Wait until what was taken is written, but not longer than the limit."""
         written = threading.Event()
-        with contextlib.suppress(queue.Full):
-            self._queue.put(written, timeout=limit_s)
-            written.wait(limit_s)
+        self._queue.put(written)
+        written.wait(limit_s)
 
     def close(self, limit_s: float = _CLOSE_S) -> None:
         """Settle, and end the thread: what is written later is lost. May be called again."""
-        with contextlib.suppress(queue.Full):
-            self._queue.put(None, timeout=limit_s)
-            self._thread.join(limit_s)
+        self._queue.put(None)
+        self._thread.join(limit_s)
 
     def _run(self) -> None:
-        while (line := self._queue.get()) is not None:
+        while (line := self._next()) is not None:
             if isinstance(line, threading.Event):
                 line.set()
                 continue
@@ -70,6 +70,12 @@ class Outlet:
             except (OSError, ValueError):
                 with self._lock:
                     self.dropped += 1
+
+    def _next(self) -> str | threading.Event | None:
+        """What comes next. A thread that woke for every line would take Python's lock from the loop as often."""
+        if self._queue.empty():
+            time.sleep(_GATHER_S)
+        return self._queue.get()
 
     def _put(self, line: str) -> None:
         """Past the stream's own buffer: its lock, held by a blocked thread, would break the interpreter's end."""

@@ -36,6 +36,7 @@ from runner.workspace.paths import is_canonical
 
 FORMAT: Final = 1
 WHOLE_EVERY: Final = 32
+_FEW: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,10 @@ def encode_manifest(manifest: Manifest, before: Manifest | None, delta: Delta) -
         "links": None if same_links else dict(manifest.links),
         "folders": None if same_folders else sorted(manifest.folders),
     }
-    return zlib.compress(dump(document), 1)
+    entries = (len(manifest.files) if whole else len(delta.put) + len(delta.removed)) + (
+        (0 if same_links else len(manifest.links)) + (0 if same_folders else len(manifest.folders))
+    )
+    return zlib.compress(dump(document, short=entries <= _FEW), 1)
 
 
 def decode_manifest(data: bytes, key: str) -> Encoded:

@@ -86,7 +86,10 @@ class Versions(Core):
         return await aside(size, seen_at, run, base, drafts)
 
     async def restore(self, version: int, cause: Cause | None = None) -> CommitResult:
-        """Cut a version whose files are those of ``version``; none when they already are. ``NotFound``."""
+        """Cut a version whose files are those of ``version``; none when they already are.
+
+        Raises ``NotFound``, and ``QuotaExceeded`` for files that are more than fit in, and more than there are now.
+        """
         wanted = await self.manifest(version)
         why = cause or Cause("restore", version=version)
         return await self.alone(lambda: self._restore(wanted, why))
@@ -95,7 +98,7 @@ class Versions(Core):
         await self._catch_up()
         for _ in range(1 + COMMIT_RETRIES):
             state = self._state
-            cut = await aside(wanted.size + state.tree.entry_count, cut_files, state, wanted, cause)
+            cut = await aside(wanted.size + state.tree.entry_count, cut_files, state, wanted, cause, self._quota)
             if cut is None or await self._write(cut):
                 return CommitResult(self.version, self.head, {})
         raise Conflict("Another runner keeps changing this conversation; send it again.")

@@ -12,6 +12,7 @@ DATA_DIR: Final = "SANDBOX_DATA_DIR"
 WORKSPACE_SIZE: Final = "SANDBOX_WORKSPACE_SIZE"
 WORKSPACE_FILES: Final = "SANDBOX_WORKSPACE_FILES"
 MIB: Final = 1 << 20
+MAX_DAYS: Final = 36_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,9 @@ class WorkspaceConfig:
             workspace_bytes=environment.size(env, WORKSPACE_SIZE, 512 * MIB),
             max_files=environment.integer(env, WORKSPACE_FILES, 20_000, minimum=1),
             keep_versions=environment.integer(env, "SANDBOX_KEEP_VERSIONS", 100, minimum=100),
-            keep_days=environment.integer(env, "SANDBOX_KEEP_DAYS", 30, minimum=1),
-            keep_executions_days=environment.integer(env, "SANDBOX_KEEP_EXECUTIONS_DAYS", 7, minimum=1),
+            keep_days=environment.integer(env, "SANDBOX_KEEP_DAYS", 30, minimum=1, maximum=MAX_DAYS),
+            keep_executions_days=environment.integer(
+                env, "SANDBOX_KEEP_EXECUTIONS_DAYS", 7, minimum=1, maximum=MAX_DAYS
+            ),
             collect_interval_s=environment.number(env, "SANDBOX_COLLECT_INTERVAL_SECONDS", 3600),
         )

@@ -9,7 +9,7 @@ Writers in other processes are met by create-if-absent: the loser reads what won
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from runner.errors import Conflict, NotFound, OwnedElsewhere
@@ -19,7 +19,7 @@ from runner.workspace.base import KeyExists, Store
 from runner.workspace.codec import Encoded
 from runner.workspace.config import WorkspaceConfig
 from runner.workspace.drafts import DraftEntry
-from runner.workspace.guards import Quota
+from runner.workspace.guards import Quota, check_coming, check_quota
 from runner.workspace.ledger import Ledger
 from runner.workspace.manifest import Manifest
 from runner.workspace.plans import Plan
@@ -100,6 +100,14 @@ class Core:
     def limit(self, max_bytes: int | None, max_files: int | None = None) -> None:
         """Lower what this conversation may hold; None, or more than that: as the deployment says."""
         self._quota = Quota.of(self._config, max_bytes, max_files)
+
+    def check_room(self, tree: Tree) -> None:
+        """Whether a new conversation with these limits could hold files. Raises ``QuotaExceeded``."""
+        check_quota(Tree({}, {}, ()), tree.size_bytes, tree.entry_count, self._quota)
+
+    def check_coming(self, had: Mapping[str, FileEntry], coming: Iterable[tuple[str, int | None]], shape: int) -> int:
+        """Whether there is room for what a run says that it changed; see ``guards``. Raises ``QuotaExceeded``."""
+        return check_coming(self._state.tree, had, coming, shape, self._quota)
 
     @property
     def purged(self) -> bool:

@@ -75,12 +75,15 @@ def cut_draft(state: State) -> Cut:
     return _cut(state, state.tree.copy(), state.seq, [], Cause("edits"), None)
 
 
-def cut_files(state: State, wanted: Manifest, cause: Cause) -> Cut | None:
-    """The version that has the files of an older one; None when the current files are these."""
+def cut_files(state: State, wanted: Manifest, cause: Cause, quota: Quota) -> Cut | None:
+    """The version that has the files of an older one; None when the current files are these.
+
+    Raises QuotaExceeded.
+    """
     tree = state.tree
     if tree.files == wanted.files and tree.links == wanted.links and tree.folders == wanted.folders:
         return None
-    return _cut(state, Tree.of(wanted), state.seq, [], cause, None)
+    return _cut(state, Tree.of(wanted), state.seq, [], cause, quota)
 
 
 def _cut(state: State, target: Tree, fold: int, newer: Sequence[DraftEntry], cause: Cause, quota: Quota | None) -> Cut:
@@ -92,7 +95,7 @@ def _cut(state: State, target: Tree, fold: int, newer: Sequence[DraftEntry], cau
         current = target.copy()
         current.apply(newer)
     if quota is not None:
-        check_quota(state.tree, current.size_bytes, current.entry_count, quota)
+        check_quota(state.tree, current.size_bytes, current.entry_count, quota, current.names_bytes)
     return Cut(_manifest(before, target, delta, fold, cause), delta, target, current)
 
 

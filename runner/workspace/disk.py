@@ -132,23 +132,21 @@ class Disk:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
                 raise KeyMissing("The store has lost an object that it should hold.", cause=key) from None
-            try:
-                size = os.fstat(fd).st_size
-                if size > MAX_OBJECT_BYTES:
-                    raise StoreFailed("An object of the store is too large to read.", cause=f"{key}: {size} bytes")
-                return read_exactly(fd, size, 0)
-            finally:
-                os.close(fd)
+            return _read_open(fd, key)
 
     def read_many(self, keys: list[str]) -> list[bytes | None]:
         """Several; None for one that is missing."""
-        found: list[bytes | None] = []
-        for key in keys:
-            try:
-                found.append(self.read(key))
-            except KeyMissing:
-                found.append(None)
-        return found
+        return [self._read_if_there(key) for key in keys]
+
+    def _read_if_there(self, key: str) -> bytes | None:
+        """Most that is looked for before a commit is not there: that is found out with one call."""
+        try:
+            fd = os.open(self.path(key), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise translate(error, "read", key) from error
+        return _read_open(fd, key)
 
     def exists(self, key: str) -> bool:
         """Whether the object is there."""
@@ -247,6 +245,18 @@ def _walk(folder: str, prefix: str, after: str) -> Iterator[str]:
                 yield key
         elif key > after or after.startswith(key):
             yield from _walk(f"{folder}/{name[:-1]}", key, after)
+
+
+def _read_open(fd: int, key: str) -> bytes:
+    """All of an object that was opened; closes it."""
+    with door("read", key):
+        try:
+            size = os.fstat(fd).st_size
+            if size > MAX_OBJECT_BYTES:
+                raise StoreFailed("An object of the store is too large to read.", cause=f"{key}: {size} bytes")
+            return read_exactly(fd, size, 0)
+        finally:
+            os.close(fd)
 
 
 def sync_folder(folder: str) -> None:

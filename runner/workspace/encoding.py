@@ -21,9 +21,9 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 
-def encode_record(payload: Mapping[str, Any]) -> bytes:
-    """Bytes of a record; the payload must be JSON. Raises ``TooLarge``."""
-    plain = dump(dict(payload), nan=True)
+def encode_record(payload: Mapping[str, Any], *, short: bool = False) -> bytes:
+    """Bytes of a record; the payload must be JSON. ``short``: it is known to be. Raises ``TooLarge``."""
+    plain = dump(dict(payload), nan=True, short=short)
     if len(plain) > MAX_RECORD_BYTES:
         raise TooLarge(
             f"A record of {len(plain)} bytes cannot be kept; the limit is {MAX_RECORD_BYTES}.", limit=MAX_RECORD_BYTES
@@ -41,9 +41,9 @@ def row(entry: FileEntry) -> list[object]:
     return [entry.path, entry.size, entry.blob, entry.mode, entry.modified_ns]
 
 
-def dump(document: object, *, nan: bool = False) -> bytes:
+def dump(document: object, *, nan: bool = False, short: bool = False) -> bytes:
     """Compact JSON. Halves of surrogate pairs, which a record may hold, come back as they were."""
-    return pieces.dumps(document, nan=nan).encode("utf-8", "surrogatepass")
+    return pieces.dumps(document, nan=nan, short=short).encode("utf-8", "surrogatepass")
 
 
 def packed(plain: bytes) -> bytes:

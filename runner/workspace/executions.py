@@ -18,6 +18,7 @@ from runner.workspace.encoding import Json, decode_record, encode_record
 from runner.workspace.paths import check_record_name
 
 _INLINE: Final = 256 << 10
+_SHORT: Final = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +69,32 @@ class Executions(Core):
             None if end is None else await _decode(end, wanted[1]),
         )
 
-    async def claim(self, key: str, payload: Mapping[str, Any]) -> Json | None:
-        """Claim an idempotency key: None when it is ours now, durably; else what the first claim said."""
+    async def claim(self, key: str, payload: Mapping[str, Any], generation: int = 1) -> Json | None:
+        """Claim an idempotency key: None when it is ours now, durably; else what the first claim said.
+
+        The next ``generation`` may be claimed when what claimed the one before is known never to run.
+        """
         self._check_alive()
-        where = keys.claim(self.home, key)
+        where = keys.claim(self.home, key, generation)
         try:
             await self._store.create(where, encode_record(payload))
         except KeyExists:
             return decode_record(await self._store.read(where), where)
         return None
 
-    async def read_claim(self, key: str) -> Json | None:
+    async def read_claim(self, key: str, generation: int = 1) -> Json | None:
         """What claimed an idempotency key, or None. Claims nothing."""
         self._check_alive()
-        where = keys.claim(self.home, key)
+        where = keys.claim(self.home, key, generation)
         found = (await self._store.read_many([where]))[0]
         return None if found is None else decode_record(found, where)
 
 
 async def _encode(payload: Mapping[str, Any]) -> bytes:
     """Results of some MiB must not keep the loop from its other work; small ones are not worth a thread."""
-    if _room(payload, _INLINE) > 0:
-        return encode_record(payload)
+    room = _room(payload, _INLINE)
+    if room > 0:
+        return encode_record(payload, short=_INLINE - room < _SHORT)
     return await asyncio.to_thread(encode_record, payload)
 
 

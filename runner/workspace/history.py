@@ -33,8 +33,9 @@ class Workspace(Uploads, Versions, Opening, Executions, Settings):
         ledger = Ledger(store, keys.incarnation(tenant, identifier, incarnation))
         newest = await ledger.newest()
         if newest is None:
-            if not await store.keys(ledger.home, limit=1):
-                return None  # nothing was ever written, or only folders before a crash
+            written = await store.keys(ledger.home)
+            if all(key.startswith(keys.settings(ledger.home)) for key in written):
+                return None  # nothing was ever written, or only folders or settings before a crash
             newest = await ledger.newest()  # another runner may have made it just now
             if newest is None:
                 raise lost(keys.version(ledger.home, 0))

@@ -7,6 +7,7 @@
     t/<tenant>/c/<id>/<incarnation>/x/<id>.begin.json      an execution that began
     t/<tenant>/c/<id>/<incarnation>/x/<id>.end.json        and its one outcome
     t/<tenant>/c/<id>/<incarnation>/k/<sha256>.json        an idempotency key that was claimed, by its hash
+    t/<tenant>/c/<id>/<incarnation>/k/<sha256>.<n>.json    and claimed again, as the run before was refused
     t/<tenant>/c/<id>/<incarnation>/o/<n>.json             owner of the live sandbox; n is the fencing number
     t/<tenant>/c/<id>/<incarnation>/purged.json            tombstone of the incarnation
     t/<tenant>/r/<kind>/<id>/<n>.json                      record outside a conversation; the newest counts
@@ -122,9 +123,15 @@ def claims(home: str) -> str:
     return f"{home}k/"
 
 
-def claim(home: str, key: str) -> str:
-    """Key of a claimed idempotency key, which may be any text."""
-    return f"{home}k/{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+def claim(home: str, key: str, generation: int = 1) -> str:
+    """Key of the n-th claim of an idempotency key, which may be any text. In order, the first one comes last."""
+    again = "" if generation == 1 else f".{generation}"
+    return f"{home}k/{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}{again}.json"
+
+
+def claimed(claim: str) -> str:
+    """What all claims of one idempotency key have in common, of the key of one."""
+    return claim.rpartition("/")[2].partition(".")[0]
 
 
 def owners(home: str) -> str:

@@ -140,7 +140,7 @@ def _problem(segments: list[str]) -> str | None:
     if ".." in segments:
         return "a path must not contain '..'; write it out from the top of the workspace."
     if len(segments) > MAX_LEVELS:
-        return f"more than {MAX_LEVELS} folders deep; use fewer levels."
+        return f"more than {MAX_LEVELS - 1} folders deep; use fewer levels."
     total = len(segments) - 1
     for segment in segments:
         if "\0" in segment:
@@ -154,6 +154,11 @@ def _problem(segments: list[str]) -> str | None:
     if total > MAX_PATH_BYTES:
         return f"the path is {total} bytes in UTF-8; the limit is {MAX_PATH_BYTES}, shorten it."
     return None
+
+
+def name_bytes(text: str) -> int:
+    """Length in UTF-8 of a path or a link's target that was checked."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _size(text: str) -> int | None:

@@ -12,12 +12,13 @@ from runner.workspace.guards import (
     Quota,
     check_delete,
     check_match,
+    check_names,
     check_parents,
     check_place,
     check_put,
     check_quota,
 )
-from runner.workspace.paths import normalise, shown
+from runner.workspace.paths import name_bytes, normalise, shown
 from runner.workspace.tree import Tree
 
 
@@ -51,7 +52,7 @@ def plan_puts(tree: Tree, entries: Sequence[FileEntry], quota: Quota) -> Plan:
     for entry in entries:
         check_place(trial, entry.path, False, None)
         trial.put(entry)
-    check_quota(tree, trial.size_bytes, trial.entry_count, quota)
+    check_quota(tree, trial.size_bytes, trial.entry_count, quota, trial.names_bytes)
     return Plan(tuple((entry.path, entry) for entry in entries))
 
 
@@ -82,7 +83,8 @@ def plan_move(tree: Tree, source: str, target: str, if_absent: bool, if_match: s
     """A file, a link or a folder with all below it to another path.
 
     ``if_match`` is the content of the file moved. A folder goes only where nothing is, or an empty folder.
-    Raises ``NotFound``, ``Conflict``, ``PreconditionFailed``, ``InvalidPath`` for names that grow too long.
+    Raises ``NotFound``, ``Conflict``, ``PreconditionFailed``, ``InvalidPath`` for names that grow too long,
+    ``QuotaExceeded`` when all of them together do.
     """
     check_match(tree, source, if_match)
     if source == target or target.startswith(source + "/"):
@@ -90,6 +92,7 @@ def plan_move(tree: Tree, source: str, target: str, if_absent: bool, if_match: s
     file, link = tree.get(source), tree.link(source)
     if file is not None or link is not None:
         check_place(tree, target, if_absent, None)
+        check_names(tree, tree.names_bytes + name_bytes(target) - name_bytes(source))
         if file is not None:
             return Plan(((source, None), (target, replace(file, path=target))))
         return Plan(((source, None), *([(target, None)] if tree.get(target) else [])), ((target, link or ""),))
@@ -107,6 +110,8 @@ def _move_folder(tree: Tree, source: str, target: str) -> Plan:
     files, links, folders = tree.below(source)
     if tree.is_empty_folder(source):
         folders = [source]
+    longer = name_bytes(target) - name_bytes(source)
+    check_names(tree, tree.names_bytes + longer * (len(files) + len(links) + len(folders)))
     gone: list[Change] = [(name, None) for name in (*_names(files, links), *folders)]
 
     def moved(name: str) -> str:

@@ -182,7 +182,9 @@ class Pruner:
         """Remove old claims, then old executions: first the beginnings, for a beginning without end means lost."""
         age = self._config.keep_executions_days * DAY_S
         claims = await listing(self._store, keys.claims(home))
-        self._report.claims += await self.remove([info for info in claims if self.older(info, age)])
+        standing = {keys.claimed(info.key) for info in claims if not self.older(info, age)}
+        # All of a key or none, the first one last: without it the key is free, whatever claims came after.
+        self._report.claims += await self.remove([info for info in claims if keys.claimed(info.key) not in standing])
         infos = await listing(self._store, keys.executions(home))
         young = {_execution(info) for info in infos if not self.older(info, age)}
         gone = [info for info in infos if _execution(info) not in young]

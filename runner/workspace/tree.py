@@ -14,7 +14,7 @@ from runner.model import FileEntry
 from runner.workspace.drafts import DraftEntry
 from runner.workspace.manifest import Delta, Manifest, difference
 from runner.workspace.names import Names, ordered
-from runner.workspace.paths import parents
+from runner.workspace.paths import name_bytes, parents
 
 
 class Tree:
@@ -28,6 +28,8 @@ class Tree:
         self._link_names = Names(self._links)
         self._folder_names = Names(self._folders)
         self._size = sum(entry.size for entry in self._files.values())
+        self._names_size = sum(map(name_bytes, self._files)) + sum(map(name_bytes, self._folders))
+        self._names_size += sum(_link_bytes(path, target) for path, target in self._links.items())
         self._own = True  # nobody else holds any of these
         self._base: Mapping[str, FileEntry] | None = None
         self._touched: set[str] = set()  # where files differ from ``_base``
@@ -93,6 +95,11 @@ class Tree:
         return self._size
 
     @property
+    def names_bytes(self) -> int:
+        """Sum of the bytes of all paths, and of the targets of links."""
+        return self._names_size
+
+    @property
     def entry_count(self) -> int:
         """Files, links and empty folders."""
         return len(self._files) + len(self._links) + len(self._folders)
@@ -153,6 +160,7 @@ class Tree:
         self._size += entry.size - (old.size if old else 0)
         if old is None:
             self._names.add(path)
+            self._names_size += name_bytes(path)
 
     def put_link(self, path: str, target: str) -> None:
         """Add or replace a link; other links and empty folders give way, and where a file is it is left out."""
@@ -164,6 +172,7 @@ class Tree:
         self._clear_way(path)
         self._links[path] = target
         self._link_names.add(path)
+        self._names_size += _link_bytes(path, target)
 
     def put_folder(self, path: str) -> None:
         """Add an empty folder; where it contradicts something it is left out."""
@@ -173,6 +182,7 @@ class Tree:
                 self._drop_folder(parent)
             self._folders.add(path)
             self._folder_names.add(path)
+            self._names_size += name_bytes(path)
 
     def remove(self, path: str) -> None:
         """Take away a file, a link, or an empty folder."""
@@ -183,6 +193,7 @@ class Tree:
             self._touched.add(path)
             self._size -= old.size
             self._names.remove(path)
+            self._names_size -= name_bytes(path)
         elif path in self._links or path in self._folders:
             self._change()
             self._drop_link(path)
@@ -211,6 +222,8 @@ class Tree:
                     kept[path] = links[path]
             if kept != self._links:
                 self._change()
+                self._names_size += sum(_link_bytes(*link) for link in kept.items())
+                self._names_size -= sum(_link_bytes(*link) for link in self._links.items())
                 self._links = kept
                 self._link_names = Names(kept)
         if links is None and folders is None:
@@ -220,6 +233,7 @@ class Tree:
         empty -= {parent for path in empty for parent in parents(path)}
         if empty != self._folders:
             self._change()
+            self._names_size += sum(map(name_bytes, empty)) - sum(map(name_bytes, self._folders))
             self._folders = empty
             self._folder_names = Names(empty)
 
@@ -239,13 +253,14 @@ class Tree:
 
     def _drop_link(self, path: str) -> None:
         if path in self._links:
-            del self._links[path]
+            self._names_size -= _link_bytes(path, self._links.pop(path))
             self._link_names.remove(path)
 
     def _drop_folder(self, path: str) -> None:
         if path in self._folders:
             self._folders.discard(path)
             self._folder_names.remove(path)
+            self._names_size -= name_bytes(path)
 
     def _change(self) -> None:
         """Before every change: what others hold is left to them."""
@@ -257,3 +272,7 @@ class Tree:
             self._own = True
         self._files_shown = self._links_shown = self._folders_shown = None
         self.edits += 1
+
+
+def _link_bytes(path: str, target: str) -> int:
+    return name_bytes(path) + name_bytes(target)

@@ -23,7 +23,7 @@ from runner.workspace.tree import Tree
 
 
 class Uploads(Core):
-    """``if_match`` is a SHA-256, or ``*`` for any content."""
+    """``if_match`` is a SHA-256, several with commas between, or ``*`` for any content."""
 
     def stage(self, max_bytes: int | None = None) -> Staging:
         """Begin an upload of at most ``max_bytes`` (default: the upload limit), as a context manager."""

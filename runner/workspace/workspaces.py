@@ -8,15 +8,18 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from runner.errors import Conflict, NotFound, StoreFailed
+from runner.model import FileEntry
 from runner.workspace import keys
 from runner.workspace.aside import aside
-from runner.workspace.base import KeyExists, Store
+from runner.workspace.base import KeyExists, Staging, Store
 from runner.workspace.config import WorkspaceConfig
 from runner.workspace.encoding import Json
+from runner.workspace.guards import Quota
 from runner.workspace.history import Workspace
 from runner.workspace.ledger import Ledger
 from runner.workspace.manifest import Cause, Counts, Delta, Manifest, VersionInfo, now
 from runner.workspace.paths import check_conversation_id, check_record_name, check_tenant, shown
+from runner.workspace.plans import plan_put, plan_puts
 from runner.workspace.reuse import BlobIndex
 from runner.workspace.series import Series
 from runner.workspace.state import State
@@ -55,28 +58,56 @@ class Workspaces:
                 found = await self._load(tenant, identifier, name)
                 if found is not None:
                     return found, False
-            made = await self._make(tenant, identifier, _next(name, purged), _first_version())
+            begun = name is not None and not purged
+            made = await self._make(tenant, identifier, _next(name, purged), _first_version(), begun=begun)
             if made is not None:
                 return made, True
         raise Conflict("The conversation is being deleted and created again by others; send it again.")
 
-    async def fork(self, source: Workspace, version: int | None, identifier: str) -> Workspace:
+    def stage(self, max_bytes: int) -> Staging:
+        """Begin an upload to a conversation that there may not be yet, as a context manager."""
+        return self._store.stage(max_bytes)
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that a new conversation may hold."""
+        return self._config.workspace_bytes
+
+    def check_first(self, sizes: Mapping[str, int], if_match: str | None = None) -> None:
+        """Whether a new conversation could take files of these sizes, so that none is made for what is refused.
+
+        Raises what ``Workspace.put`` and ``put_many`` raise.
+        """
+        quota, tree = Quota.of(self._config), Tree.of(_first_version())
+        entries = [FileEntry(path, size, "", "") for path, size in sizes.items()]
+        for entry in entries if if_match is not None else ():
+            plan_put(tree, entry, quota, False, if_match)
+        plan_puts(tree, entries, quota)
+
+    async def fork(
+        self, source: Workspace, version: int | None, identifier: str, settings: Mapping[str, Any] | None = None
+    ) -> Workspace:
         """A new conversation of the same tenant whose version 0 has the files of ``version`` of ``source``.
 
-        None takes the current files, draft included. Its blobs are shared. Raises ``NotFound`` for a version
-        that is not kept and for a source that was deleted meanwhile, ``Conflict`` when the id is in use.
+        None takes the current files, draft included. Its blobs are shared. ``settings`` are there as soon as it
+        is. Raises ``NotFound`` for a version that is not kept and for a source that was deleted meanwhile,
+        ``Conflict`` when the id is in use, ``QuotaExceeded`` for files that are more than ``source`` may hold.
         """
         check_conversation_id(identifier)
-        return await source.alone(lambda: self._fork(source, version, identifier))
+        return await source.alone(lambda: self._fork(source, version, identifier, settings))
 
-    async def _fork(self, source: Workspace, version: int | None, identifier: str) -> Workspace:
+    async def _fork(
+        self, source: Workspace, version: int | None, identifier: str, settings: Mapping[str, Any] | None
+    ) -> Workspace:
         tree = await source.picture(version)
+        source.check_room(tree)
         cause = Cause("fork", version=source.version if version is None else version, source=source.id)
         for _ in range(_RETRIES):
             name, purged = await self._incarnation(source.tenant, identifier)
             if name is not None and not purged and await self._lives(source.tenant, identifier):
                 break
-            made = await self._make(source.tenant, identifier, _next(name, purged), _first_version(tree, cause))
+            first, begun = _first_version(tree, cause), name is not None and not purged
+            made = await self._make(source.tenant, identifier, _next(name, purged), first, settings, begun)
             if made is not None:
                 if await source.is_purged():  # its blobs may be collected: nothing may build on them
                     await made.purge()
@@ -84,12 +115,29 @@ class Workspaces:
                 return made
         raise Conflict(f"There is a conversation {shown(identifier)} already; choose another id for the fork.")
 
-    async def _make(self, tenant: str, identifier: str, number: int, first: Manifest) -> Workspace | None:
-        """Write version 0 of an incarnation, durably; None when another was faster: find what it made."""
+    async def _make(
+        self,
+        tenant: str,
+        identifier: str,
+        number: int,
+        first: Manifest,
+        settings: Mapping[str, Any] | None = None,
+        begun: bool = False,
+    ) -> Workspace | None:
+        """Write version 0 of an incarnation, durably; None when another was faster: find what it made.
+
+        Settings are written before it: what has no version is not there yet, so that both appear together.
+        ``begun``: somebody made the incarnation and was cut off; the settings that may be left do not count.
+        """
         ledger = Ledger(self._store, keys.incarnation(tenant, identifier, keys.incarnation_name(number)))
+        series = Series(self._store, keys.settings(ledger.home))
+        written = []
+        if settings or (begun and await series.numbers()):
+            written = [await series.add(settings or {})]
         try:
             await ledger.append_version(first, None, Delta((), (), Counts()))
         except KeyExists:
+            await series.forget(written)
             return None
         state = await aside(first.size, State, first, (), BlobIndex())
         return self._keep(Workspace(self._store, self._config, tenant, identifier, ledger, state))

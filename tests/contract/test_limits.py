@@ -10,7 +10,7 @@ from runner.agent import protocol
 from runner.api.v1.schemas import ConversationIn
 from runner.cli.settings_table import SETTINGS
 from runner.model import Outcome
-from runner.workspace import paths
+from runner.workspace import guards, paths
 
 GUIDE = Path(__file__).parents[2] / "docs/operating.md"
 ROW = re.compile(r"^\| (.+) \| (.+) \| (?:`(SANDBOX_[A-Z_]+)`|(fixed)) \| (?:`([a-z_]+)`|(none)) \|$", re.MULTILINE)
@@ -48,6 +48,7 @@ def test_fixed_limits_are_those_of_the_code() -> None:
     fixed = {what: int(default) for what, default, setting, _ in rows() if setting == "fixed"}
     labels = ConversationIn.model_json_schema()["properties"]["labels"]["maxProperties"]
     assert fixed == {
+        "paths and link targets of a workspace": guards.MAX_NAMES_BYTES,
         "path": paths.MAX_PATH_BYTES,
         "one name of a path": paths.MAX_SEGMENT_BYTES,
         "folders above a file": paths.MAX_LEVELS - 1,

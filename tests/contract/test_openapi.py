@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from runner.api.v1 import schemas
 from runner.app import create_app
 from runner.settings import Settings
 
@@ -68,10 +69,46 @@ def test_every_call_is_described_and_has_an_id_of_its_own() -> None:
 
 
 def test_every_body_is_strict() -> None:
-    schemas = document()["components"]["schemas"]
-    bodies = [schema for name, schema in schemas.items() if name.endswith("In")]
+    found = document()["components"]["schemas"]
+    bodies = [schema for name, schema in found.items() if name.endswith("In")]
     assert len(bodies) > 5
     assert all(schema.get("additionalProperties") is False for schema in bodies)
+
+
+def test_every_body_has_an_example_that_can_be_sent() -> None:
+    """What the documentation page offers for a call is the example, not every field with its lowest value."""
+    names = {name for name in document()["components"]["schemas"] if name.endswith("In")}
+    parts = {"LimitsIn", "RunLimitsIn"}  # of other bodies
+    for name in names - parts:
+        model = getattr(schemas, name)
+        (example,) = document()["components"]["schemas"][name]["examples"]
+        assert set(model.model_validate(example).model_dump(by_alias=True, exclude_unset=True)) == set(example)
+    assert names > parts
+
+
+def test_headers_that_are_honoured_are_told() -> None:
+    def headers(method: str, path: str) -> set[str]:
+        found = document()["paths"][path][method]["parameters"]
+        return {item["name"] for item in found if item["in"] == "header"}
+
+    file, token = "/v1/conversations/{id}/files/{path}", "/v1/links/{token}"
+    for path in (file, token):
+        assert headers("get", path) == {"If-Match", "If-None-Match", "If-Range", "Range"}
+        assert headers("head", path) == {"If-Match", "If-None-Match"}
+    assert headers("put", file) == {"If-Match", "If-None-Match", "Content-Digest"}
+    assert headers("delete", file) == headers("post", "/v1/conversations/{id}/moves") == {"If-Match"}
+
+
+def test_open_calls_and_metrics_say_how_they_fail() -> None:
+    paths = document()["paths"]
+    assert all("503" in paths[path]["get"]["responses"] for path in ("/healthz", "/readyz"))
+    assert {"401", "403"} <= set(paths["/metrics"]["get"]["responses"])
+
+
+def test_summaries_are_for_people() -> None:
+    summaries = {(method, path): call["summary"] for method, path, call in operations()}
+    assert all(summary and len(summary) < 120 and "`" not in summary for summary in summaries.values()), summaries
+    assert summaries["put", "/v1/conversations/{id}"] == "Find or create a conversation"
 
 
 if __name__ == "__main__":

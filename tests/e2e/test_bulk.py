@@ -112,15 +112,19 @@ BAD: dict[str, tuple[bytes, int, str]] = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_archive_leaves_nothing(chat: Chat, case: str) -> None:
     data, status, code = BAD[case]
-    chat.put("before", b"x")
-    answer = send_tar(chat, data)
-    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    for known in (False, True):  # nothing at all, so not even a conversation
+        assert chat.http.get(url(chat, "")).status_code == (200 if known else 404)
+        answer = send_tar(chat, data)
+        assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+        chat.put("before", b"x")
     assert answer.headers["content-type"] == "application/problem+json"
     assert chat.files() == ["before"]
 
 
-def test_bad_forms_leave_nothing(chat: Chat) -> None:
-    chat.put("before", b"x")
+@pytest.mark.parametrize("known", [True, False])
+def test_bad_forms_leave_nothing(chat: Chat, known: bool) -> None:
+    if known:
+        chat.put("before", b"x")
     answers = {
         "a field": chat.http.post(url(chat), files={"file": ("a", b"1")}, data={"note": "x" * 10_000_000}),
         "a field only": chat.http.post(url(chat), files={"note": (None, "text")}),
@@ -133,7 +137,26 @@ def test_bad_forms_leave_nothing(chat: Chat) -> None:
     }
     for case, answer in answers.items():
         assert answer.status_code == 422, (case, answer.text)
-    assert chat.files() == ["before"]
+    assert chat.http.get(url(chat, "")).status_code == (200 if known else 404)
+    clash = form(chat, {"a": b"1", "a/b": b"2"})
+    assert (clash.status_code, clash.json()["code"]) == (409, "conflict")
+    if known:
+        assert chat.files() == ["before"]
+    else:
+        assert chat.http.get(url(chat, "")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("rest", "body"),
+    [
+        ("/fork", {"id": "never-forked"}), ("/moves", {"from": "a", "to": "b"}), ("/links", {"path": "a"}),
+        ("/restore", {"version": 0}), ("/interrupt", {}), ("/reset", None),
+    ],
+)  # fmt: skip
+def test_what_needs_a_conversation_makes_none(chat: Chat, rest: str, body: dict[str, Any] | None) -> None:
+    assert chat.http.post(url(chat, rest), json=body).status_code == 404
+    assert chat.http.get(url(chat, "")).status_code == 404
+    assert chat.http.get("/v1/conversations/never-forked").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -179,7 +202,7 @@ def test_limits_of_an_upload(tmp_path: Path) -> None:
 
         answer = send_tar(chat, idle(), "application/gzip")
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
-        assert chat.files() == []
+        assert chat.http.get(url(chat, "")).status_code == 404
         assert send_tar(chat, tar({str(number): bytes(200_000) for number in range(20)})).status_code == 200
         assert len(chat.files()) == 20
         assert not list((tmp_path / "store" / "staging").iterdir())

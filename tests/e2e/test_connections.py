@@ -182,6 +182,69 @@ def test_requests_sent_ahead_are_served_in_order_and_bounded(strict: Runner) -> 
         assert until_closed(sock).count(b"HTTP/1.1 200 OK") < MAX_PIPELINED * 20
 
 
+SLOW = json.dumps({"code": "import time; time.sleep(1); print('slow')"}).encode()
+
+
+def slow(runner: Runner, conversation: str) -> bytes:
+    """A request that takes a second to answer."""
+    path = f"/v1/conversations/{conversation}/execute"
+    return head(runner, "POST", path, "Content-Type: application/json", f"Content-Length: {len(SLOW)}") + SLOW
+
+
+def test_what_was_asked_before_too_much_is_answered(strict: Runner) -> None:
+    with connect(strict) as sock:
+        sock.sendall(slow(strict, "ahead") + head(strict, "GET", "/livez") * (MAX_PIPELINED * 3))
+        answers = until_closed(sock)
+    assert b'"slow\\n"' in answers
+    assert answers.count(b"HTTP/1.1 ") == answers.count(b"HTTP/1.1 200 OK") == 1 + MAX_PIPELINED
+    assert answers.count(b"connection: close") == 1
+    assert answers.endswith(b'{"status":"ok"}')
+
+
+CHUNKED = "Transfer-Encoding: chunked"
+
+
+@pytest.mark.parametrize("part", [b"zz\r\n", b"3\r\nabcd\r\n", b"3\r\nabc\r\n-1\r\n"])
+def test_a_malformed_chunk_is_answered_400_and_nothing_is_stored(strict: Runner, part: bytes) -> None:
+    path = "/v1/conversations/chunks/files/a"
+    with connect(strict) as sock:
+        sock.sendall(head(strict, "PUT", path, CHUNKED) + part)
+        assert problem(until_closed(sock))[:2] == (400, "invalid_arguments")
+    with connect(strict) as sock:
+        sock.sendall(head(strict, "PUT", path, CHUNKED) + b"3\r\nabc\r\n")
+        sock.sendall(part)
+        assert problem(until_closed(sock))[:2] == (400, "invalid_arguments")
+    with strict.client() as http:
+        assert http.get("/v1/conversations/chunks").status_code == 404
+
+
+@pytest.mark.parametrize("then", ["chunk", "garbage", "coding"])
+def test_answers_under_way_are_finished_before_a_refusal_closes(strict: Runner, then: str) -> None:
+    path = "/v1/conversations/chunks/files/a"
+    wrong = {
+        "chunk": head(strict, "PUT", path, CHUNKED) + b"zz\r\n",
+        "garbage": b"\x16\x03\x01",
+        "coding": head(strict, "PUT", path, "Transfer-Encoding: gzip, chunked"),
+    }[then]
+    with connect(strict) as sock:
+        sock.sendall(slow(strict, "under-way") + wrong + head(strict, "GET", "/livez"))
+        answers = until_closed(sock)
+    assert answers.count(b"HTTP/1.1 ") == 1
+    assert b'"slow\\n"' in answers
+    assert b"connection: close" in answers
+    with strict.client() as http:
+        assert http.get("/v1/conversations/chunks").status_code == 404
+
+
+@pytest.mark.parametrize("coding", ["gzip, chunked", "gzip", "chunked, chunked", "identity"])
+def test_transfer_codings_that_nobody_here_decodes_are_refused(strict: Runner, coding: str) -> None:
+    with connect(strict) as sock:
+        sock.sendall(head(strict, "PUT", "/v1/conversations/chunks/files/a", f"Transfer-Encoding: {coding}"))
+        sock.sendall(b"3\r\nabc\r\n0\r\n\r\n")
+        status, code, _ = problem(until_closed(sock))
+        assert (status, code) == (400, "invalid_arguments")
+
+
 def test_a_client_who_takes_nothing_of_its_answer_is_cut_off(strict: Runner) -> None:
     with strict.client() as http:
         chat = Chat(http)

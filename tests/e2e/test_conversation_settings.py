@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.runner import Chat, running
 
@@ -86,6 +87,39 @@ def test_a_large_file_is_replaced_where_there_is_no_room_for_both(chat: Chat) ->
     chat.ok("1")
     assert chat.put("big", b"1" + bytes(19 * MIB)).status_code == 200
     assert chat.ok("print(open('big', 'rb').read(1))")["stdout"] == "b'1'\n"
+
+
+def test_no_version_that_does_not_fit_is_restored_or_forked(chat: Chat) -> None:
+    """It would leave a conversation in which no sandbox can be filled, and so nothing can run."""
+    chat.ok("open('big', 'wb').write(bytes(10 << 20))")
+    chat.ok("import os; os.remove('big')")
+    assert put(chat, limits={"workspace_bytes": MIB}).status_code == 200
+    url = f"/v1/conversations/{chat.id}"
+    restored = chat.http.post(f"{url}/restore", json={"version": 1})
+    assert (restored.status_code, restored.json()["code"], restored.json()["limit"]) == (413, "quota_exceeded", MIB)
+    assert "limits.workspace_bytes" in restored.json()["detail"]
+    fork = f"{chat.id}-fork"
+    forked = chat.http.post(f"{url}/fork", json={"id": fork, "version": 1})
+    assert (forked.status_code, forked.json()["code"], forked.json()["limit"]) == (413, "quota_exceeded", MIB)
+    assert chat.http.get(f"/v1/conversations/{fork}").status_code == 404
+    chat.http.post(f"{url}/reset")
+    assert chat.ok("print(1)")["stdout"] == "1\n"
+    assert chat.http.post(f"{url}/fork", json={"id": fork}).json()["limits"]["workspace_bytes"] == MIB
+    Chat(chat.http, fork).purge()
+
+
+@pytest.mark.parametrize("sizes", [[10], [0.9] * 5, [0.05] * 90])
+def test_files_that_a_lowered_deployment_has_no_room_for(tmp_path: Path, sizes: list[float]) -> None:
+    with running(tmp_path, SANDBOX_POOL_SIZE="0") as service, service.client() as http:
+        for number, size in enumerate(sizes):
+            assert Chat(http, "c").put(f"f/{number}", bytes(int(size * MIB))).status_code == 201
+    lowered = {"SANDBOX_WORKSPACE_SIZE": "1m", "SANDBOX_WORKSPACE_FILES": "100"}
+    with running(tmp_path, SANDBOX_POOL_SIZE="0", **lowered) as service, service.client() as http:
+        refused = http.post("/v1/conversations/c/execute", json={"code": "1"})
+        assert (refused.status_code, refused.json()["code"]) == (413, "quota_exceeded"), refused.text
+        for number in range(len(sizes)):
+            http.delete(f"/v1/conversations/c/files/f/{number}")
+        assert Chat(http, "c").ok("import os; print(os.path.exists('f'))")["stdout"] == "False\n"
 
 
 def test_settings_survive_a_restart(tmp_path: Path) -> None:

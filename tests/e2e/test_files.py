@@ -115,3 +115,46 @@ def test_upload_during_a_run_keeps_its_name(chat: Chat) -> None:
     (renamed,) = [f for f in results[0]["files"] if f.get("renamed_from") == "same.txt"]
     assert chat.get(renamed["path"]).content == b"run"
     assert chat.ok("print(open('same.txt').read())")["stdout"] == "upload\n"
+
+
+def test_a_form_is_not_stored_as_a_file(chat: Chat) -> None:
+    url = f"/v1/conversations/{chat.id}/files/a.txt"
+    answer = chat.http.put(url, files={"file": ("a.txt", b"x")})
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    assert "--data-binary" in answer.json()["detail"]
+    assert chat.http.get(f"/v1/conversations/{chat.id}").status_code == 404
+    kind = "application/x-www-form-urlencoded"  # what curl -d and --data-binary say of any bytes
+    assert chat.put("a.txt", b"x", **{"Content-Type": kind}).status_code == 201
+
+
+def test_refused_uploads_make_no_conversation(chat: Chat) -> None:
+    cases: tuple[tuple[str, dict[str, str], int], ...] = (
+        ("a/../b", {}, 422),
+        ("a", {"Content-Digest": f"sha-256=:{'A' * 43}=:"}, 422),
+        ("a", {"If-Match": "*"}, 412),
+        ("a", {"If-None-Match": '"x"'}, 422),
+        ("outputs", {}, 409),
+        ("a?sha256=" + "0" * 64, {"Content-Length": "0"}, 404),
+        ("a?sha256=x", {}, 404),
+    )
+    for name, headers, status in cases:
+        url = f"/v1/conversations/{chat.id}/files/{name.replace('..', '%2E%2E')}"
+        answer = chat.http.put(url, content=b"" if "sha256" in name else b"x", headers=headers)
+        assert answer.status_code == status, (name, headers, answer.text)
+        assert chat.http.get(f"/v1/conversations/{chat.id}").status_code == 404, (name, headers)
+
+
+def test_refusals_name_the_way_out(chat: Chat) -> None:
+    base = f"/v1/conversations/{chat.id}"
+    for name in ("d/a", "b"):
+        chat.put(name, b"x")
+    taken = chat.http.post(f"{base}/moves", json={"from": "d/a", "to": "b"})
+    assert (taken.status_code, '"overwrite": true' in taken.json()["detail"]) == (412, True)
+    full = chat.http.delete(f"{base}/files/d")
+    assert (full.status_code, "?recursive=true" in full.json()["detail"]) == (409, True)
+    deep = chat.put("a/" * 64 + "b", b"x")
+    assert (deep.status_code, "more than 63 folders" in deep.json()["detail"]) == (422, True)
+    assert chat.put("a/" * 63 + "b", b"x").status_code == 201
+    run = chat.ok("print(1)")["execution_id"]
+    whole = chat.http.get(f"{base}/executions/{run}/stdout")
+    assert (whole.status_code, "holds all of it" in whole.json()["detail"]) == (404, True)

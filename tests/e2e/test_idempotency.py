@@ -116,6 +116,25 @@ def test_a_refused_run_does_not_burn_its_key(tmp_path: Path) -> None:
         assert (replayed(after), after.json()["outcome"]) == (False, "ok")
 
 
+def test_a_run_that_its_sandbox_refuses_does_not_burn_its_key(tmp_path: Path) -> None:
+    """The key is claimed by then; what no process can be given is found out by the one who starts it."""
+    with running(tmp_path, SANDBOX_MAX_ENV_BYTES="2m", SANDBOX_POOL_SIZE="0") as service:
+        for _ in range(2):
+            with service.client() as http:
+                chat = Chat(http, "c")
+                for _ in range(3):
+                    refused = send(chat, "k", "echo", language="bash", env={"A": "x" * 200_000})
+                    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_arguments"), refused.text
+                    assert "env" in refused.json()["detail"]
+            service.kill()
+            service.start()
+        with service.client() as http:
+            chat = Chat(http, "c")
+            first, again = send(chat, "k"), send(chat, "k")
+            assert (replayed(first), replayed(again)) == (False, True)
+            assert first.json()["stdout"] == "x\n"
+
+
 def test_a_key_is_remembered_by_the_next_service_and_a_killed_run_is_never_repeated(tmp_path: Path) -> None:
     with running(tmp_path, SANDBOX_POOL_SIZE="0") as service:
         with service.client() as http:

@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize(
     ("setting", "value", "resource"),
-    [("SANDBOX_MIN_FREE_MEMORY", "900t", "memory"), ("SANDBOX_MIN_FREE_PIDS", "999999999999", "pids")],
+    [("SANDBOX_MIN_FREE_MEMORY", "900t", "memory"), ("SANDBOX_MIN_FREE_PIDS", str(1 << 22), "pids")],
 )
 def test_without_room_no_sandbox_is_started(tmp_path: Path, setting: str, value: str, resource: str) -> None:
     with running(tmp_path, **{setting: value}) as service, service.client() as http:

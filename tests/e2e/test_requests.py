@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.runner import Chat
+from tests.support.runner import Chat, Runner
 
 JSON = {"Content-Type": "application/json"}
 ROUTES: dict[str, dict[str, Any]] = {
@@ -104,14 +104,14 @@ def test_other_types_than_json(before: Chat, kind: str | None) -> None:
 
 METHODS: dict[str, str] = {
     "": "GET, HEAD, PUT, DELETE",
-    "/files": "GET, POST",
+    "/files": "GET, HEAD, POST",
     "/files/a": "GET, HEAD, PUT, DELETE",
     "/execute": "POST",
     "/moves": "POST",
     "/links": "POST",
-    "/archive": "GET",
-    "/versions": "GET",
-    "/versions/0": "GET",
+    "/archive": "GET, HEAD",
+    "/versions": "GET, HEAD",
+    "/versions/0": "GET, HEAD",
     "/restore": "POST",
     "/fork": "POST",
 }
@@ -121,9 +121,97 @@ METHODS: dict[str, str] = {
 def test_wrong_methods_are_told_the_right_ones(before: Chat, rest: str) -> None:
     answer = before.http.patch(f"/v1/conversations/{before.id}{rest}")
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
-    allowed = METHODS[rest].replace("GET, HEAD, PUT", "GET, PUT") if rest == "" else METHODS[rest]
+    allowed = METHODS[rest]
     assert answer.headers["allow"] == allowed
     assert all(method in answer.json()["detail"] for method in allowed.split(", "))
+
+
+QUERIES: dict[str, str] = {
+    "GET ?": "sha",
+    "GET /files?prefix=a&": "perfix",
+    "PUT /files/a?": "sha",
+    "DELETE /files/a?": "version",
+    "GET /files/a?": "verison",
+    "POST /execute?": "language",
+    "POST /files?": "path",
+    "PUT ?": "labels",
+    "DELETE ?": "recursive",
+    "GET /archive?": "from",
+    "POST /reset?": "hard",
+}
+
+
+@pytest.mark.parametrize("route", QUERIES)
+def test_unknown_query_parameters_are_refused(before: Chat, route: str) -> None:
+    was = state(before)
+    method, _, rest = route.partition(" ")
+    url = f"/v1/conversations/{before.id}{rest}{QUERIES[route]}=1"
+    answer = before.http.request(method, url, json={"code": "1"} if method == "POST" else None)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_arguments"), answer.text
+    assert f"unknown query parameter '{QUERIES[route]}'" in answer.json()["detail"]
+    assert isinstance(answer.json()["known"], list)
+    assert state(before) == was
+
+
+def test_what_is_known_is_told_and_given_once(before: Chat) -> None:
+    url = f"/v1/conversations/{before.id}/files/a"
+    assert before.http.put(f"{url}?sha=0").json()["detail"].endswith("known: sha256")
+    assert before.http.get("/v1/conversations?lable=a=b").json()["known"] == ["after", "limit", "label"]
+    assert before.http.get(f"{url}?version=0&version=1").status_code == 422
+    assert before.http.get("/v1/conversations?label=a=b&label=c=d").status_code == 200
+    assert before.http.get("/v1/links/x.y?utm=1").status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/v1/conversations/", "/v1/conversations/x/", "/healthz/", "/docs/", "/v1/links/s/"])
+def test_a_slash_too_many_is_told_and_never_redirected(before: Chat, path: str) -> None:
+    answer = before.http.get(path)
+    assert (answer.status_code, answer.json()["code"], "location" in answer.headers) == (404, "not_found", False)
+    shown = "/v1/links/…" if "links" in path else path.rstrip("/")
+    assert ascii(shown)[1:-1] in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/healthz/", "/livez/", "/metrics/", "/nothing"])
+def test_what_is_not_an_open_address_asks_for_a_key(runner: Runner, path: str) -> None:
+    assert httpx.get(runner.url + path).status_code == 401
+
+
+def test_head_is_answered_wherever_get_is(before: Chat) -> None:
+    base = f"/v1/conversations/{before.id}"
+    cut = before.ok("open('outputs/b', 'w').write('x')\nprint('y' * 200_000)")
+    run = f"{base}/executions/{cut['execution_id']}"
+    opened = ["/healthz", "/livez", "/readyz", "/docs", "/openapi.json", "/metrics", "/v1/conversations", base]
+    files = [
+        "/files",
+        "/files/a",
+        "/files/none",
+        "/versions",
+        "/versions/1",
+        "/archive",
+        "/archive?format=tar.gz",
+        "/no",
+    ]
+    runs = ["", "/events", "/events?after=1000000", "/stdout", "/results/9"]
+    for url in (*opened, *(base + rest for rest in files), *(run + rest for rest in runs)):
+        got, head = before.http.get(url), before.http.head(url)
+        assert (head.status_code, head.content) == (got.status_code, b""), url
+        for name in ("content-type", "etag", "content-disposition", "x-execution-id"):
+            assert head.headers.get(name) == got.headers.get(name), (url, name)
+        if "content-length" in got.headers and got.status_code == 200 and url not in ("/healthz", "/metrics"):
+            assert head.headers["content-length"] == got.headers["content-length"], url
+    assert before.http.head(f"{base}/moves").status_code == 405
+
+
+def test_head_of_a_run_that_goes_on_does_not_wait_for_it(before: Chat) -> None:
+    url = f"/v1/conversations/{before.id}"
+    with before.http.stream(
+        "POST", f"{url}/execute", json={"code": "while True: pass", "timeout_ms": 60_000},
+        headers={"Accept": "text/event-stream"},
+    ) as running:  # fmt: skip
+        events = f"{url}/executions/{running.headers['x-execution-id']}/events"
+        head = before.http.head(events, params={"after": 1}, timeout=20)
+        assert (head.status_code, head.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+        assert before.http.post(f"{url}/interrupt").json() == {"interrupted": True}
+        running.read()
 
 
 def test_unsatisfiable_ranges_say_the_size(before: Chat) -> None:

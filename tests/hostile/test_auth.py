@@ -13,7 +13,7 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -191,6 +191,27 @@ def test_a_key_does_only_what_its_scopes_allow(site: Site) -> None:
                     assert route.method == "HEAD" or answer.json()["scope"] == scope
                     asked.add(route.name)
     assert asked == set(scopes.TABLE)
+    site.victim_is_well()
+
+
+def test_head_asks_for_what_get_asks_for(site: Site) -> None:
+    """HEAD is answered for every GET, by the same rules, and tells nothing but headers."""
+    readable = [replace(route, method="HEAD", body=None) for route in site.guarded if route.method == "GET"]
+    assert len(readable) > 10
+    with site.nothing_changes():
+        for route in readable:
+            needed = scopes.TABLE[f"GET {route.template}"]
+            for kind, headers in useless(site).items():
+                assert route.send(site.http, site.target, headers).status_code == 401, (kind, route.name)
+            for scope in scopes.SCOPES:
+                answer = route.send(site.http, site.target, site.key(f"no {scope}"))
+                assert (answer.status_code == 403) == (scope == needed), (route.name, scope)
+                assert (answer.status_code < 400) == (scope != needed), (route.name, scope)
+                assert answer.content == b"", route.name
+            if "{id}" in route.template:
+                asked = (site.target, site.target.elsewhere())
+                seen = [route.send(site.http, target, site.key(STRANGER)) for target in asked]
+                assert [answer.status_code for answer in seen] == [404, 404], route.name
     site.victim_is_well()
 
 

@@ -7,11 +7,15 @@ runner read. Controls: folders without a size, and mounts without bounds.
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.hostile.conftest import Make
-from tests.hostile.support import measures
-from tests.hostile.support.measures import Peak
+from tests.hostile.support import measures, outside
+from tests.hostile.support.measures import Background, Peak
 from tests.hostile.support.place import Place
 
 MIB = 1 << 20
@@ -69,6 +73,31 @@ for part in range(4):
         file.seek(12 << 20)
 print(sum(os.stat(f"/workspace/claimed{part}").st_blocks for part in range(4)))
 """
+MANY_CLAIMED = """
+for part in range(24):
+    with open(f"/workspace/claimed{part}", "wb") as file:
+        file.truncate(12 << 20)
+"""
+HARD_LINKS = """
+import os
+with open("/workspace/claimed0", "wb") as file:
+    file.truncate(12 << 20)
+for part in range(1, 24):
+    os.link("/workspace/claimed0", f"/workspace/claimed{part}")
+"""
+ONE_CLAIMED = """
+with open("/workspace/fits", "wb") as file:
+    file.truncate(12 << 20)
+"""
+LARGE = """
+with open("/workspace/large", "wb") as file:
+    file.truncate(480 << 20)
+"""
+SYMLINKS = """
+import os
+for number in range(19_000):
+    os.symlink("t" * 4000, f"/workspace/{number}")
+"""
 GAMES = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -124,11 +153,70 @@ def test_25_sizes_that_are_only_claimed_are_refused_whole_and_nothing_is_read(sm
     assert result["files"] == []
     assert result["version"] == version
     assert peak.grown_mib < 64
+    assert max(peak.read_mib, peak.written_mib) < 4
     assert place.say("import os; print(open('kept').read(), sorted(os.listdir('/workspace')).count('claimed0'))") == (
         "before 0\n"
     )
     assert place.chat.files() == ["kept"]
     place.chat.purge()
+
+
+@pytest.mark.parametrize("attack", [MANY_CLAIMED, HARD_LINKS])
+def test_25_names_that_claim_more_than_the_quota_together_write_nothing_to_the_host(small: Make, attack: str) -> None:
+    place = small()
+    with Peak(place.runner.pid) as control:
+        assert [file["path"] for file in place.run(ONE_CLAIMED)["files"]] == ["fits"]
+    assert min(control.read_mib, control.written_mib) >= 12  # what is stored is seen
+    stored = _stored(place)
+    with Peak(place.runner.pid) as peak:
+        result = place.run(attack)
+    assert result["files_error"]["code"] == "quota_exceeded"
+    assert "SANDBOX_WORKSPACE_SIZE" in result["files_error"]["detail"]
+    assert max(peak.read_mib, peak.written_mib) < 4
+    assert _stored(place) - stored < MIB
+    assert place.say("import os; print(os.path.exists('fits'), os.path.exists('claimed0'))") == "True False\n"
+    place.chat.purge()
+
+
+def test_25_storing_ends_at_once_when_it_is_interrupted_and_when_its_conversation_is_deleted(strong: Place) -> None:
+    staging = strong.runner.data / "store" / "staging"
+    strong.say("x = 1")
+
+    def storing() -> bool:
+        return any(staging.iterdir())
+
+    with Background(strong, LARGE, storing) as stopped:
+        told = strong.chat.http.post(f"/v1/conversations/{strong.chat.id}/interrupt", json={})
+        assert told.json() == {"interrupted": True}
+    assert stopped.result["outcome"] == "ok"
+    assert stopped.result["files_error"]["code"] == "interrupted"
+    assert not storing()
+    assert strong.say("import os; print(x, os.path.exists('large'))") == "1 False\n"
+    with Background(strong, LARGE, storing):
+        began = time.monotonic()
+        strong.chat.purge()
+        assert time.monotonic() - began < 5
+    outside.wait_for(lambda: not storing(), "nothing is left of what was being stored")
+
+
+def test_25_targets_of_links_count(strong: Place) -> None:
+    stored = _stored(strong)
+    result = strong.run(SYMLINKS, timeout_ms=60_000)
+    assert result["outcome"] == "ok"
+    assert result["files_error"]["code"] == "quota_exceeded"
+    assert "link targets" in result["files_error"]["detail"]
+    assert _stored(strong) - stored < MIB
+    assert strong.say("import os; print(sum(map(os.path.islink, os.listdir())))") == "0\n"
+
+
+def _stored(place: Place) -> int:
+    """Bytes that a runner's folder takes on the disk."""
+    total = 0
+    for folder, _, names in os.walk(place.runner.data):
+        for name in names:
+            with suppress(FileNotFoundError):  # the runner goes on meanwhile
+                total += os.lstat(f"{folder}/{name}").st_blocks * 512
+    return total
 
 
 def test_25_a_tebibyte_is_not_even_claimed(small: Make) -> None:

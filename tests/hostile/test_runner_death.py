@@ -83,7 +83,8 @@ def test_no_process_outlives_the_runner(tmp_path: Path, names: tuple[str, ...]) 
         outside.wait_for(lambda: not noted & outside.groups(os.getpid()), "the groups are swept")
         outside.wait_for(lambda: not any(outside.alive(pid) for pid in pids), "the survivors are dead")
         assert not noted & set(outside.records(service.runner))
-        assert "removed sandboxes of a dead runner" in service.runner.log.read_text()
+        told = "removed sandboxes of a dead runner"
+        outside.wait_for(lambda: told in service.runner.log.read_text(), "the log says so")
     finally:
         service.runner.stop()
     assert outside.records(service.runner) == {}

@@ -14,11 +14,11 @@ READERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], li
     "size": (
         environment.size,
         (1,),
-        {"512m": 512 << 20, "2G": 2 << 30, "64": 64, "1KiB": 1024},
-        ["0", "-1", "1.5g", "٣"],
+        {"512m": 512 << 20, "2G": 2 << 30, "64": 64, "1048576t": 1 << 60},
+        ["0", "-1", "1.5g", "٣", "1gb", "1KiB", "1048577t"],
     ),
-    "integer": (environment.integer, (7,), {"0": 0, "12": 12}, ["-1", "1.0", "x", "9" * 30]),
-    "number": (environment.number, (1.0,), {"0.5": 0.5, "2": 2.0}, ["-1", "nan", "inf", "x"]),
+    "integer": (environment.integer, (7,), {"0": 0, "12": 12}, ["-1", "1.0", "x", "9" * 30, "1000000001"]),
+    "number": (environment.number, (1.0,), {"0.5": 0.5, "2": 2.0}, ["-1", "nan", "inf", "x", "31536001", "1e9"]),
     "switch": (environment.switch, (False,), {"1": True, "On": True, "no": False, "": False}, ["maybe", "2"]),
 }
 

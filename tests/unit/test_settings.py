@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from runner.api.config import ApiConfig
+from runner.app import advice
+from runner.backends.base import agent_environment
 from runner.errors import ConfigurationError, InvalidRequest
 from runner.limits.config import LimitsConfig
+from runner.model import SandboxLimits
 from runner.settings import Settings
 
 
@@ -58,3 +63,25 @@ def test_run_limits_are_clamped() -> None:
     assert (limits.timeout_ms(None), limits.timeout_ms(5), limits.timeout_ms(10**12)) == (1000, 5, 1000)
     with pytest.raises(InvalidRequest):
         limits.timeout_ms(0)
+
+
+def test_a_likely_misspelling_of_a_tools_name_is_kept_for_a_warning() -> None:
+    env = {"FOLIOBOX_CACHE_DIRS": "/x", "FOLIOBOX_OF_A_GATEWAY": "1", "FOLIOBOX_CACHE_DIR": "/y", "HOME": "/h"}
+    settings = Settings.from_env(env)
+    assert settings.misspelt == (("FOLIOBOX_CACHE_DIRS", "FOLIOBOX_CACHE_DIR"),)
+    assert any("FOLIOBOX_CACHE_DIRS" in text for text in advice(settings, "bubblewrap"))
+
+
+def test_a_pool_is_no_larger_than_all_sandboxes_and_that_is_told() -> None:
+    env = {"SANDBOX_POOL_SIZE": "5", "SANDBOX_MAX_SESSIONS": "3", "SANDBOX_EGRESS_NETWORK": "n", "HOME": "/h"}
+    settings = Settings.from_env(env)
+    assert settings.conversations.spares == 3
+    told = " ".join(advice(settings, "bubblewrap"))
+    assert "SANDBOX_POOL_SIZE=5" in told
+    assert "SANDBOX_EGRESS_NETWORK" in told
+    assert advice(Settings.from_env({"HOME": "/h"}), "bubblewrap") == []
+
+
+def test_threads_in_a_sandbox_are_no_more_than_cores() -> None:
+    threads = agent_environment(SandboxLimits(cpus=1024))["OMP_NUM_THREADS"]
+    assert threads == str(len(os.sched_getaffinity(0)))

@@ -13,9 +13,10 @@ from starlette.responses import Response
 from runner.api import auth, multipart
 from runner.api.auth import Tenant
 from runner.api.config import ApiConfig
-from runner.api.problems import problems
+from runner.api.problems import problems, reads
 from runner.api.v1 import listing, schemas
 from runner.api.v1.routing import PLAIN_ID, StrictRoute, check_no_standing_folder, service
+from runner.conversations.conversation import Conversation
 from runner.conversations.service import ConversationService
 from runner.errors import InvalidRequest, TooLarge, UnsupportedMedia
 from runner.model import FileEntry
@@ -23,7 +24,6 @@ from runner.workspace import paths
 from runner.workspace.archives import tar_reader
 from runner.workspace.archives.source import Source, gunzip
 from runner.workspace.base import Staging
-from runner.workspace.history import Workspace
 
 router = APIRouter(prefix="/v1/conversations", tags=["files"], dependencies=[PLAIN_ID], route_class=StrictRoute)
 
@@ -60,7 +60,7 @@ _FORM_OVERHEAD: Final = 2 << 10  # of a part
     "/{id}/files",
     response_model=schemas.FilesOut,
     responses=problems(409, 507, body=True),
-    openapi_extra={"requestBody": {"content": _BODY, "required": True}},
+    openapi_extra=reads("Content-Encoding", content=_BODY, required=True),
 )
 async def put_files(
     request: Request,
@@ -77,22 +77,23 @@ async def put_files(
     folder = paths.normalise_prefix(prefix)
     kind = _kind(request)
     service(request).check_upload()
-    workspace = (await service(request).ensure(tenant, id))[0].workspace
+    home = await service(request).known(tenant, id)
+    most = service(request).new_max_bytes if home is None else home.workspace.max_bytes
     async with AsyncExitStack() as stack:
-        batch = Batch(service(request), workspace, stack, auth.upload_limit(request))
-        async for sent in _files(request, kind, workspace.max_bytes):
+        batch = Batch(service(request), stack, auth.upload_limit(request))
+        async for sent in _files(request, kind, most):
             await batch.take(folder, sent)
-        entries = await batch.put()
+        entries = await batch.put(tenant, id, home)
     return await listing.files(entries)
 
 
 class Batch:
     """Files that are staged and wait for the last one. ``stack`` drops them if it is left without ``put``."""
 
-    def __init__(self, service: ConversationService, workspace: Workspace, stack: AsyncExitStack, limit: int) -> None:
-        self._service = service
-        self._workspace, self._stack, self._limit = workspace, stack, limit
+    def __init__(self, service: ConversationService, stack: AsyncExitStack, limit: int) -> None:
+        self._service, self._stack, self._limit = service, stack, limit
         self._staged: dict[str, Staging] = {}
+        self._sizes: dict[str, int] = {}
         self._modes: dict[str, int] = {}
         self._times: dict[str, int] = {}
         self._in_memory = 0
@@ -103,7 +104,7 @@ class Batch:
         check_no_standing_folder(path)
         if path in self._staged:
             raise InvalidRequest(f"{paths.shown(path)} is sent twice: send each path once")
-        staging = await self._stack.enter_async_context(self._workspace.stage(self._limit))
+        staging = await self._stack.enter_async_context(self._service.stage(self._limit))
         async for chunk in sent.content:
             self._service.check_upload()
             try:
@@ -116,17 +117,18 @@ class Batch:
             self._in_memory += size
         else:
             await staging.park()
-        self._staged[path] = staging
+        self._staged[path], self._sizes[path] = staging, size
         if sent.mode is not None:
             self._modes[path] = sent.mode
         if sent.modified_ns is not None:
             self._times[path] = sent.modified_ns
 
-    async def put(self) -> list[FileEntry]:
-        """Store all of them, or none. Raises what ``Workspace.put_many`` raises."""
+    async def put(self, tenant: str, id: str, home: Conversation | None) -> list[FileEntry]:
+        """Store all of them, or none, in ``home`` or in a new conversation. Raises what ``put_many`` raises."""
         if not self._staged:
             raise InvalidRequest("there is no file in the upload: send at least one")
-        return await self._workspace.put_many(list(self._staged.items()), modes=self._modes, modified_ns=self._times)
+        workspace = (home or await self._service.receiving(tenant, id, self._sizes)).workspace
+        return await workspace.put_many(list(self._staged.items()), modes=self._modes, modified_ns=self._times)
 
 
 def _kind(request: Request) -> str:

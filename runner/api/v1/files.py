@@ -10,15 +10,14 @@ from starlette.responses import JSONResponse, Response
 
 from runner.api import conditions
 from runner.api.auth import Tenant, upload_limit, upload_too_large
-from runner.api.problems import problems
+from runner.api.problems import problems, reads
 from runner.api.v1 import listing, schemas, translate
 from runner.api.v1.content import BYTES, Disposition, entry_at, send_file
 from runner.api.v1.routing import PLAIN_ID, StrictRoute, check_no_standing_folder, file_path, service
 from runner.errors import InvalidRequest, TooLarge, UnsupportedMedia
-from runner.model import FileEntry
 from runner.workspace import paths
 from runner.workspace.aside import aside
-from runner.workspace.history import Workspace
+from runner.workspace.base import Staging
 
 router = APIRouter(prefix="/v1/conversations", tags=["files"], dependencies=[PLAIN_ID], route_class=StrictRoute)
 Version = Annotated[int | None, Query(ge=0, description="A version that is kept; without it, the files as they are.")]
@@ -53,7 +52,7 @@ async def list_files(
         200: {"model": schemas.FileOut},
         **problems(409, 412, 507, body=True),
     },
-    openapi_extra={"requestBody": {"content": BYTES, "required": False}},
+    openapi_extra=reads("If-Match", "If-None-Match", "Content-Digest", content=BYTES),
 )
 async def put_file(
     request: Request,
@@ -79,42 +78,39 @@ async def put_file(
         declared = conditions.declared_sha256(conditions.of(request.headers))
         limit = _upload_limit(request)
         service(request).check_upload(_declared_size(request))
-        workspace = (await service(request).ensure(tenant, id))[0].workspace
-        existed = name in workspace.files
-        entry = await _store(request, workspace, name, limit, declared, if_absent, if_match)
+        home = await service(request).known(tenant, id)
+        async with service(request).stage(limit) as staging:
+            size = await _receive(request, staging, declared)
+            if home is None:
+                home = await service(request).receiving(tenant, id, {name: size}, if_match)
+            existed = name in home.workspace.files
+            entry = await home.workspace.put(name, staging, if_absent=if_absent, if_match=if_match)
     headers = {"ETag": conditions.etag(entry.sha256)}
     return JSONResponse(translate.file(entry), 200 if existed else 201, headers)
 
 
-async def _store(
-    request: Request,
-    workspace: Workspace,
-    name: str,
-    limit: int,
-    declared: str | None,
-    if_absent: bool,
-    if_match: str | None,
-) -> FileEntry:
-    async with workspace.stage(limit) as staging:
-        async for chunk in request.stream():
-            if chunk:
-                service(request).check_upload()
-                await staging.write(chunk)
-        if declared is not None:
-            found = (await staging.finish()).sha256
-            if found != declared:
-                raise InvalidRequest(
-                    "the body is not what its digest says, so nothing was stored: send it again",
-                    expected_sha256=declared,
-                    sha256=found,
-                )
-        return await workspace.put(name, staging, if_absent=if_absent, if_match=if_match)
+async def _receive(request: Request, staging: Staging, declared: str | None) -> int:
+    """Stage the body; its size. Raises InvalidRequest where it is not what its digest says."""
+    async for chunk in request.stream():
+        if chunk:
+            service(request).check_upload()
+            await staging.write(chunk)
+    found = await staging.finish()
+    if declared is not None and found.sha256 != declared:
+        raise InvalidRequest(
+            "the body is not what its digest says, so nothing was stored: send it again",
+            expected_sha256=declared,
+            sha256=found.sha256,
+        )
+    return found.size
 
 
 @router.get(
-    "/{id}/files/{path:anypath}", responses={200: {"content": BYTES}, 206: {"content": BYTES}, **problems(412, 416)}
+    "/{id}/files/{path:anypath}",
+    responses={200: {"content": BYTES}, 206: {"content": BYTES}, **problems(412, 416)},
+    openapi_extra=reads("If-Match", "If-None-Match", "If-Range", "Range"),
 )
-@router.head("/{id}/files/{path:anypath}", responses=problems(412))
+@router.head("/{id}/files/{path:anypath}", responses=problems(412), openapi_extra=reads("If-Match", "If-None-Match"))
 async def get_file(
     request: Request, tenant: Tenant, id: str, path: str, version: Version = None, disposition: Inline = "attachment"
 ) -> Response:
@@ -124,7 +120,9 @@ async def get_file(
     return await send_file(request, workspace, entry, disposition)
 
 
-@router.delete("/{id}/files/{path:anypath}", status_code=204, responses=problems(409, 412))
+@router.delete(
+    "/{id}/files/{path:anypath}", status_code=204, responses=problems(409, 412), openapi_extra=reads("If-Match")
+)
 async def delete_file(
     request: Request,
     tenant: Tenant,
@@ -160,6 +158,11 @@ def _upload_limit(request: Request) -> int:
         raise UnsupportedMedia("Content-Encoding: files are stored as they are sent; send the plain bytes")
     if "content-range" in request.headers:
         raise InvalidRequest("Content-Range: a file is put whole; send all of its bytes without this header")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data":
+        raise UnsupportedMedia(
+            "a form would be stored with all around the file: send the plain bytes (curl --data-binary @FILE), "
+            "or the form to POST …/files"
+        )
     limit = upload_limit(request)
     if (_declared_size(request) or 0) > limit:
         raise TooLarge(upload_too_large(limit), limit=limit)

@@ -10,15 +10,15 @@ from starlette.responses import Response
 
 from runner.api.auth import Tenant
 from runner.api.links import MAX_TOKEN, Grant, LinkSigner, unknown
-from runner.api.problems import only, problems
+from runner.api.problems import only, problems, reads
 from runner.api.v1 import schemas
 from runner.api.v1.content import BYTES, entry_at, send_file
-from runner.api.v1.routing import PLAIN_ID, StrictRoute, service
+from runner.api.v1.routing import PLAIN_ID, OpenRoute, StrictRoute, service
 from runner.errors import InvalidRequest, NotFound
 from runner.workspace import paths
 
 router = APIRouter(prefix="/v1/conversations", tags=["links"], dependencies=[PLAIN_ID], route_class=StrictRoute)
-open_router = APIRouter(prefix="/v1/links", tags=["links"])
+open_router = APIRouter(prefix="/v1/links", tags=["links"], route_class=OpenRoute)
 _ANSWERS = (404, 412, 416, 422, 500, 503)
 _REFERRER = "no-referrer"
 
@@ -53,8 +53,12 @@ async def make_link(request: Request, tenant: Tenant, id: str, body: schemas.Lin
     }
 
 
-@open_router.get("/{token}", responses={200: {"content": BYTES}, 206: {"content": BYTES}, **only(*_ANSWERS)})
-@open_router.head("/{token}", responses=only(*_ANSWERS))
+@open_router.get(
+    "/{token}",
+    responses={200: {"content": BYTES}, 206: {"content": BYTES}, **only(*_ANSWERS)},
+    openapi_extra=reads("If-Match", "If-None-Match", "If-Range", "Range"),
+)
+@open_router.head("/{token}", responses=only(*_ANSWERS), openapi_extra=reads("If-Match", "If-None-Match"))
 async def follow_link(request: Request, token: str) -> Response:
     """The file that a link was made for. Asks for no key; a link that is wrong, expired or void is not found."""
     grant = signer(request).grant(token)

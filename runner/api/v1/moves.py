@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from runner.api import conditions
 from runner.api.auth import Tenant
-from runner.api.problems import problems
+from runner.api.problems import problems, reads
 from runner.api.v1 import listing, schemas
 from runner.api.v1.routing import PLAIN_ID, StrictRoute, check_no_standing_folder, service
 from runner.errors import Conflict, InvalidRequest
@@ -16,7 +16,12 @@ from runner.workspace import paths
 router = APIRouter(prefix="/v1/conversations", tags=["files"], dependencies=[PLAIN_ID], route_class=StrictRoute)
 
 
-@router.post("/{id}/moves", response_model=schemas.FilesOut, responses=problems(409, 412, 507, body=True))
+@router.post(
+    "/{id}/moves",
+    response_model=schemas.FilesOut,
+    responses=problems(409, 412, 507, body=True),
+    openapi_extra=reads("If-Match"),
+)
 async def move(request: Request, tenant: Tenant, id: str, body: schemas.MoveIn) -> Response:
     """Move a file, a symbolic link, or a folder with all below it; all of it, or nothing. No bytes are copied.
 

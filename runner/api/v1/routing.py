@@ -11,8 +11,9 @@ from fastapi.routing import APIRoute
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
-from runner.api import strict_json
+from runner.api import head, strict_json
 from runner.api.auth import check_scope
+from runner.api.v1.queries import Query
 from runner.conversations.service import ConversationService
 from runner.errors import Conflict, InvalidPath, InvalidRequest
 from runner.workspace import paths
@@ -33,22 +34,53 @@ class AnyPath(Convertor[str]):
 register_url_convertor("anypath", AnyPath())
 
 
-class StrictRoute(APIRoute):
-    """A route whose JSON body is read by ``strict_json``, before FastAPI looks at it. Only code may be long."""
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+
+class OpenRoute(APIRoute):
+    """A route that asks for no key. It refuses query parameters that it does not know, and answers a HEAD that is
+    asked as a GET without beginning what it would stream.
+    """
+
+    def get_route_handler(self) -> Handler:
         """The handler of the route."""
-        handle = super().get_route_handler()
-        if self.body_field is None:
-            return handle
-
-        limit = None if self.path_format.endswith("/execute") else strict_json.MAX_BYTES
+        handle, query = self.reading(super().get_route_handler()), Query.of(self.dependant)
 
         async def handle_strictly(request: Request) -> Response:
-            check_scope(request)  # before any of the body is read
-            return await handle(await strict_json.checked(request, limit))
+            self.admit(request)  # before anything of the request is judged
+            query.check(request.query_params)
+            response = await handle(request)
+            return head.headers_of(response) if head.ASKED in request.scope else response
 
         return handle_strictly
+
+    def admit(self, request: Request) -> None:
+        """Raises Forbidden where the caller may not do this."""
+
+    def reading(self, handle: Handler) -> Handler:
+        """``handle``, behind what reads the body for it."""
+        return handle
+
+
+class StrictRoute(OpenRoute):
+    """A route for a key with the right scope, whose JSON body is read by ``strict_json``, before FastAPI looks at
+    it. Only code may be long.
+    """
+
+    def admit(self, request: Request) -> None:
+        """Raises Forbidden where the key lacks the scope."""
+        check_scope(request)
+
+    def reading(self, handle: Handler) -> Handler:
+        """``handle`` with a body that was checked and parsed."""
+        if self.body_field is None:
+            return handle
+        limit = None if self.path_format.endswith("/execute") else strict_json.MAX_BYTES
+
+        async def handle_body(request: Request) -> Response:
+            return await handle(await strict_json.checked(request, limit))
+
+        return handle_body
 
 
 def raw_segments(request: Request, count: int) -> list[str]:

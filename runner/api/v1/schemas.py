@@ -16,6 +16,11 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+def _example(**values: Any) -> ConfigDict:
+    """A whole body that can be sent as it stands; the documentation page offers it."""
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
 class LimitsIn(Strict):
     """Limits of a conversation. They lower the deployment's; what is higher counts as the deployment's."""
 
@@ -30,6 +35,7 @@ class LimitsIn(Strict):
 class ConversationIn(Strict):
     """Body of ``PUT /v1/conversations/{id}``; may be left out. A field that is left out stays as it is."""
 
+    model_config = _example(labels={"user": "ada"})
     labels: dict[LabelName, Label] = Field(default_factory=dict, max_length=32)
     idle_ttl_ms: int | None = Field(None, ge=1, description="Lower only; null for the deployment's.")
     limits: LimitsIn | None = Field(None, description="Lower only; null for the deployment's.")
@@ -87,6 +93,7 @@ class RunLimitsIn(Strict):
 class ExecuteIn(Strict):
     """Body of ``POST …/execute``."""
 
+    model_config = _example(code="print(1 + 1)")
     code: str = Field(examples=["print(1 + 1)"])
     language: Literal["python", "bash"] = "python"
     timeout_ms: int | None = Field(None, ge=1, description="Clamped to the deployment's ceiling.")
@@ -109,6 +116,7 @@ class ExecuteIn(Strict):
 class InterruptIn(Strict):
     """Body of ``POST …/interrupt``; may be left out."""
 
+    model_config = _example()
     execution_id: str | None = Field(None, description="Only this run; without it, whichever is going on.")
 
 
@@ -155,6 +163,7 @@ class FilesOut(BaseModel):
 class MoveIn(Strict):
     """Body of ``POST …/moves``."""
 
+    model_config = _example(**{"from": "outputs/draft.pdf", "to": "outputs/report.pdf"})
     from_: str = Field(alias="from", examples=["outputs/draft.pdf"])
     to: str = Field(examples=["outputs/report.pdf"])
     overwrite: bool = Field(False, description="Replace a file that is there; a folder is never replaced.")
@@ -163,6 +172,7 @@ class MoveIn(Strict):
 class LinkIn(Strict):
     """Body of ``POST …/links``."""
 
+    model_config = _example(path="outputs/report.pdf")
     path: str = Field(examples=["outputs/report.pdf"])
     expires_in_ms: int = Field(15 * 60_000, ge=1000, le=7 * 24 * 3_600_000)
     disposition: Literal["attachment", "inline"] = "attachment"
@@ -234,12 +244,14 @@ class VersionList(BaseModel):
 class RestoreIn(Strict):
     """Body of ``POST …/restore``."""
 
+    model_config = _example(version=0)
     version: int = Field(ge=0)
 
 
 class ForkIn(Strict):
     """Body of ``POST …/fork``."""
 
+    model_config = _example(id="report-8")
     id: str = Field(description="Of the new conversation.")
     version: int | None = Field(None, ge=0, description="Without it, the files as they are.")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ V1_CONTROLLERS = ("memory", "pids", "cpu")
 PREFIX = "foliobox-"
 LEAF = "runner.foliobox"
 _PERIOD_US = 100_000
+_COUNTER_BYTES = 4096
 # Half of what the runner has, so that it answers while every sandbox computes; among themselves all are alike.
 # Less would starve sandboxes where other programs keep the host busy.
 _SHARES_V1, _WEIGHT_V2 = 512, 50
@@ -92,6 +94,9 @@ class Group:
 
     def __init__(self, folders: dict[str, Path], controllers_v2: bool = False) -> None:
         self._folders, self._controllers_v2 = folders, controllers_v2
+        # Open descriptors: a run reads each of them twice. None once closed; removal is done in another thread.
+        self._counters: dict[str, int] | None = {}
+        self._counters_lock = threading.Lock()
         self._peak: int | None = None
         self._peak_known = True
 
@@ -134,26 +139,37 @@ class Group:
     def usage(self) -> SandboxUsage:
         """Memory now, its peak, and how many processes the kernel killed for want of it."""
         if "memory" in self._folders:
-            folder = self._folders["memory"]
             return SandboxUsage(
-                _read_int(folder / "memory.usage_in_bytes"),
-                _read_int(folder / "memory.max_usage_in_bytes"),
-                _read_key(folder / "memory.oom_control", "oom_kill"),
+                _number(self._counter("memory", "memory.usage_in_bytes")),
+                _number(self._counter("memory", "memory.max_usage_in_bytes")),
+                _of_key(self._counter("memory", "memory.oom_control"), b"oom_kill"),
             )
         if self._controllers_v2:
-            folder = self._folders["v2"]
             return SandboxUsage(
-                _read_int(folder / "memory.current"),
-                self._peak_v2(folder / "memory.peak"),
-                _read_key(folder / "memory.events", "oom_kill"),
+                _number(self._counter("v2", "memory.current")),
+                self._peak_v2(),
+                _of_key(self._counter("v2", "memory.events"), b"oom_kill"),
             )
         return SandboxUsage()
+
+    def _counter(self, group: str, name: str) -> bytes:
+        """What a file of a group says now; empty when it cannot be read."""
+        with self._counters_lock, contextlib.suppress(OSError):
+            if self._counters is not None:
+                fd = self._counters.get(name)
+                if fd is None:
+                    fd = self._counters[name] = os.open(self._folders[group] / name, os.O_RDONLY | os.O_CLOEXEC)
+                return os.pread(fd, _COUNTER_BYTES, 0)
+        return b""
 
     def reset_peak(self) -> None:
         """Peaks count from now; on v2 the new mark belongs to a descriptor (Linux 6.12), else it is unknown."""
         if "memory" in self._folders:
             with contextlib.suppress(OSError):
-                (self._folders["memory"] / "memory.max_usage_in_bytes").write_text("0")
+                if self._peak is None:
+                    flags = os.O_WRONLY | os.O_CLOEXEC
+                    self._peak = os.open(self._folders["memory"] / "memory.max_usage_in_bytes", flags)
+                os.pwrite(self._peak, b"0", 0)
         elif self._controllers_v2:
             try:
                 if self._peak is None:
@@ -162,15 +178,21 @@ class Group:
             except OSError:
                 self._peak_known = False
 
-    def _peak_v2(self, path: Path) -> int | None:
+    def _peak_v2(self) -> int | None:
         if not self._peak_known:
             return None
         if self._peak is None:
-            return _read_int(path)
+            return _number(self._counter("v2", "memory.peak"))
         try:
             return int(os.pread(self._peak, 64, 0))
         except (OSError, ValueError):
             return None
+
+    def _close_counters(self) -> None:
+        with self._counters_lock:
+            for fd in (self._counters or {}).values():
+                os.close(fd)
+            self._counters = None
 
     def kill(self) -> None:
         """End every process of the sandbox: by ``cgroup.kill`` where it exists, else by rounds of SIGKILL."""
@@ -191,6 +213,7 @@ class Group:
     def remove(self, limit_s: float = 5.0) -> bool:
         """Kill, then remove the groups; False when some could not be removed in time (zombies hold them)."""
         self.kill()
+        self._close_counters()
         if self._peak is not None:
             os.close(self._peak)
             self._peak, self._peak_known = None, False
@@ -249,19 +272,16 @@ def _pids(folder: Path) -> list[int]:
         return []
 
 
-def _read_int(path: Path) -> int | None:
+def _number(text: bytes) -> int | None:
     try:
-        return int(path.read_text())
-    except (OSError, ValueError):
+        return int(text)
+    except ValueError:
         return None
 
 
-def _read_key(path: Path, key: str) -> int | None:
-    try:
-        for line in path.read_text().splitlines():
-            name, _, value = line.partition(" ")
-            if name == key:
-                return int(value)
-    except (OSError, ValueError):
-        pass
+def _of_key(text: bytes, key: bytes) -> int | None:
+    for line in text.splitlines():
+        name, _, value = line.partition(b" ")
+        if name == key:
+            return _number(value)
     return None

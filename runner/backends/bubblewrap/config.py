@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner import environment
+from runner.model import SandboxLimits
 
 
 @dataclass(frozen=True, slots=True)
 class BubblewrapConfig:
-    """``rootfs`` is the unpacked root file system; ``state`` holds one record for each live sandbox."""
+    """``rootfs`` is the unpacked root file system; ``state`` holds one record for each live sandbox.
+
+    ``limits`` are those that a probe tries.
+    """
 
     rootfs: Path
     state: Path
     bwrap: str | None
     python: str = "/opt/venv/bin/python"
     agent_python: str = "/usr/bin/python3"
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
 
     @classmethod
     def from_env(cls, env: environment.Env) -> BubblewrapConfig:

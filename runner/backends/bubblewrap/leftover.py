@@ -10,16 +10,15 @@ import os
 import select
 import signal
 from collections.abc import Mapping
-from pathlib import Path
 
-from runner.backends.records import Json
+from runner.backends import records
 
 _END_S = 5.0
 
 
-def facts(pid: int) -> Json:
+def facts(pid: int) -> records.Json:
     """What a record says of a process: its number, and which of all that ever have that number. Raises OSError."""
-    return {"pid": pid, "born": _born(pid)}
+    return {"pid": pid, "born": records.born(pid)}
 
 
 def end(record: Mapping[str, object]) -> bool:
@@ -58,11 +57,5 @@ def kill_children(pid: int) -> bool:
 
 def _is(pid: int, born: str) -> bool:
     with contextlib.suppress(OSError):
-        return _born(pid) == born
+        return records.born(pid) == born
     return False
-
-
-def _born(pid: int) -> str:
-    """The boot and the tick in it at which a process began; becoming another program does not change them."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"

@@ -17,7 +17,6 @@ from runner.backends.bubblewrap.cgroup import Group, Parents
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.backends.bubblewrap.launch import Plan
 from runner.errors import BackendUnavailable
-from runner.model import SandboxLimits
 
 NAMESPACES = ("user", "pid", "ipc", "uts", "net", "mnt")
 _LIMIT_S = 10
@@ -100,7 +99,7 @@ def _cgroup_advice(parents: Parents) -> str:
 
 
 def _look(config: BubblewrapConfig, hidden: Sequence[str], parents: Parents) -> _Seen:
-    limits = SandboxLimits()
+    limits = config.limits
     group = Group.planned(parents, f"probe-{secrets.token_hex(4)}")
     with contextlib.ExitStack() as stack:
         stack.callback(group.remove)

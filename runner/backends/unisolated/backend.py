@@ -15,7 +15,7 @@ from runner.backends.unisolated import args, folders, shim
 from runner.backends.unisolated.config import UnisolatedConfig
 from runner.backends.unisolated.family import Family
 from runner.errors import BackendUnavailable
-from runner.model import SandboxLimits, SandboxSpec, SandboxUsage
+from runner.model import SandboxSpec, SandboxUsage
 
 WALLS = ("namespaces", "seccomp", "no-new-privileges", "own-uid", "cgroups")
 NO_WALL = "SANDBOX_ALLOW_UNISOLATED=1: code runs on this host without it"
@@ -82,7 +82,7 @@ class UnisolatedBackend:
         if not (self._config.rootfs / "etc/foliobox/image.json").is_file():
             return self._unavailable(f"no root file system at {self._config.rootfs}: run `make setup`")
         try:
-            sandbox = await self._create(SandboxSpec("probe-" + os.urandom(4).hex(), SandboxLimits()), probing=True)
+            sandbox = await self._create(SandboxSpec("probe-" + os.urandom(4).hex(), self._config.limits), probing=True)
         except BackendUnavailable as error:
             return self._unavailable(f"{error.detail} ({error.cause})")
         seen = await asyncio.wait_for(sandbox.reader.read(1 << 10), _START_S)
@@ -142,11 +142,17 @@ class UnisolatedBackend:
 
 
 def _end_leftover(name: str, record: records.Json) -> bool:
+    """End what a dead runner's record names. Its uid counts only while no living sandbox was given it since."""
     uid = record.get("uid")
     own = uid if isinstance(uid, int) and leases.UID_BASE <= uid < leases.UID_BASE + leases.UID_COUNT else None
+    lease = leases.hold_uid(own) if own is not None else None
+    try:
+        if not Family(name, 0, lease.uid if lease is not None else None).kill():
+            return False
+    finally:
+        if lease is not None:
+            lease.release()
     private = folders.noted(record.get("private"), name)
-    if not Family(name, 0, own).kill():
-        return False
     pid = record.get("pid")
     if isinstance(pid, int):
         folders.remove_glue(pid, own)

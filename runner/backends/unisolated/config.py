@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from runner.model import SandboxLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,12 @@ class UnisolatedConfig:
     launcher: str = sys.executable
     python: str = "/opt/venv/bin/python"
     agent_python: str = "/usr/bin/python3"
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
 
     @classmethod
-    def beside(cls, rootfs: Path, state: Path) -> UnisolatedConfig:
+    def beside(cls, rootfs: Path, state: Path, limits: SandboxLimits | None = None) -> UnisolatedConfig:
         """With the program ``proot`` of this host, and records in a folder of their own."""
-        return cls(rootfs, state.with_name("run-unisolated"), shutil.which("proot"))
+        return cls(rootfs, state.with_name("run-unisolated"), shutil.which("proot"), limits=limits or SandboxLimits())
 
     @property
     def folders(self) -> Path:

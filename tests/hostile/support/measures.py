@@ -66,25 +66,27 @@ def used_cpu_s(pids: list[int]) -> float:
 
 
 class Peak:
-    """What a process's memory grows by at its highest, and what it reads, within a block."""
+    """What a process's memory grows by at its highest, and what it reads and writes, within a block."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
     def __enter__(self) -> Peak:
         Path(f"/proc/{self._pid}/clear_refs").write_text("5")
-        self._memory, self._read = self._kib("VmRSS"), self._chars()
+        self._memory, self._moved = self._kib("VmRSS"), self._chars()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.grown_mib = (self._kib("VmHWM") - self._memory) / 1024
-        self.read_mib = (self._chars() - self._read) / (1 << 20)
+        moved = [(now - then) / (1 << 20) for now, then in zip(self._chars(), self._moved, strict=True)]
+        self.read_mib, self.written_mib = moved
 
     def _kib(self, name: str) -> int:
         return int(outside.status(self._pid)[name].split()[0])
 
-    def _chars(self) -> int:
-        return int(_read(Path(f"/proc/{self._pid}/io")).split()[1])
+    def _chars(self) -> tuple[int, int]:
+        fields = _read(Path(f"/proc/{self._pid}/io")).split()
+        return int(fields[1]), int(fields[3])
 
 
 def udp_mib() -> float:

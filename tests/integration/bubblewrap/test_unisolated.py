@@ -67,6 +67,7 @@ def test_it_is_said_in_health_and_log(unisolated: Runner) -> None:
 
 @needs_proot
 def test_it_refuses_other_addresses_than_loopback(tmp_path: Path) -> None:
+    from runner.api.keyring import Keyring
     from runner.app import check_exposure
     from runner.backends.base import BackendReport, Wall
     from runner.errors import ConfigurationError
@@ -74,7 +75,8 @@ def test_it_refuses_other_addresses_than_loopback(tmp_path: Path) -> None:
 
     settings = Settings.from_env({"SANDBOX_BIND": "0.0.0.0:8000", "SANDBOX_API_KEY": "k", "HOME": str(tmp_path)})
     with pytest.raises(ConfigurationError, match="loopback only"):
-        check_exposure(settings, BackendReport("unisolated", True, "none", walls=(Wall("namespaces", False),)))
+        report = BackendReport("unisolated", True, "none", walls=(Wall("namespaces", False),))
+        check_exposure(settings, report, Keyring(settings.api))
 
 
 @needs_proot

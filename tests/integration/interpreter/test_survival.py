@@ -329,12 +329,19 @@ n = 0
 threading.Thread(target=count, daemon=True).start()
 """
     jail.ok(code)
-    states = []
-    for pid in [*processes(jail)[:1], *processes(jail)[2:]]:  # the second is the agent
-        with open(f"/proc/{pid}/stat") as file:
-            states.append(file.read().rpartition(")")[2].split()[0])
-    assert "T" in states
-    assert "R" not in states
+
+    def states() -> list[str]:
+        found = []
+        for pid in [*processes(jail)[:1], *processes(jail)[2:]]:  # the second is the agent
+            with open(f"/proc/{pid}/stat") as file:
+                found.append(file.read().rpartition(")")[2].split()[0])
+        return found
+
+    deadline = time.monotonic() + 5
+    while "R" in states() and time.monotonic() < deadline:  # the template was stopped too, and may be waking up
+        time.sleep(0.01)
+    assert "T" in states()
+    assert "R" not in states()
     assert jail.ok("print('ok')").out == "ok"
 
 

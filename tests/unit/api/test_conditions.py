@@ -82,7 +82,9 @@ def test_conditions_of_changes() -> None:
     assert conditions.for_change({"if-match": f'"{SHA}"'}) == (SHA, False)
     with pytest.raises(InvalidRequest):
         conditions.for_change({"if-none-match": f'"{SHA}"'})
-    for tag in (SHA, f'W/"{SHA}"', f'"{SHA}", "{SHA}"', '"short"'):
+    other = hashlib.sha256(b"y").hexdigest()
+    assert conditions.for_change({"if-match": f'"short", "{SHA}" ,W/"{other}","{other}"'}) == (f"{SHA},{other}", False)
+    for tag in (SHA, f'W/"{SHA}"', f'W/"{SHA}", "short"', f'*, W/"{SHA}"', '"short"'):
         with pytest.raises(PreconditionFailed):
             conditions.for_change({"if-match": tag})
 

@@ -199,3 +199,30 @@ def test_a_readable_file_and_a_short_key_are_warned_of(tmp_path: Path) -> None:
         Keyring(ApiConfig(host="127.0.0.1", key="short"))
     assert [line["log_level"] for line in lines] == ["warning", "warning"]
     assert "short" not in str([line.get("key") for line in lines])
+
+
+def test_one_tenant_is_served_where_a_wall_is_missing(tmp_path: Path) -> None:
+    one, two, seen = new_secret(), new_secret(), new_secret()
+    metrics = key("watcher", seen, tenant="ops", scopes=frozenset(("metrics",)))
+    lab = Lab(tmp_path, key("one", one), key("two", two, tenant="other"))
+    with pytest.raises(ConfigurationError, match="keys of 2 tenants"):
+        lab.ring.confine()
+    lab = Lab(tmp_path, key("one", one), metrics)
+    lab.ring.confine()
+    with structlog.testing.capture_logs() as told:
+        for keys in ([key("one", one), key("two", two, tenant="other"), metrics], [key("two", two, tenant="other")]):
+            lab.write(*keys)
+            lab.later()
+            assert lab.known(one)
+            assert not lab.known(two)
+    assert [line["log_level"] for line in told] == ["error"]  # the same complaint is told once
+    lab.write(key("two", two))
+    lab.later()
+    assert lab.known(two)
+
+
+def test_the_key_of_the_environment_is_of_a_tenant_too(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, key("one", new_secret()), key=FIXED)
+    with pytest.raises(ConfigurationError, match="keys of 2 tenants"):
+        lab.ring.confine()
+    Lab(tmp_path, key("one", new_secret(), tenant="default"), key=FIXED).ring.confine()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -11,6 +12,15 @@ from runner.backends.bubblewrap.cgroup import LEAF, PREFIX, Group, Parents, find
 from runner.model import SandboxLimits
 
 LIMITS = SandboxLimits(memory_bytes=1 << 30, cpus=1.5, pids=99)
+
+
+def open_below(folder: Path) -> set[str]:
+    """Files of a folder that this process has open."""
+    places = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the listing itself
+            places.append(Path(os.readlink(f"/proc/self/fd/{fd}").removesuffix(" (deleted)")))
+    return {place.name for place in places if place.parent == folder}
 
 
 def v2(root: Path, path: str = "svc", controllers: str = "cpu memory pids io", processes: str = "") -> Path:
@@ -94,8 +104,15 @@ def test_v2_limits_and_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (made / "memory.events").write_text("low 0\noom 2\noom_kill 1\n")
     usage = group.usage()
     assert (usage.memory_bytes, usage.peak_memory_bytes, usage.oom_kills) == (5, 7, 1)
+    (made / "memory.current").write_text("66\n")
+    (made / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
+    usage = group.usage()
+    assert (usage.memory_bytes, usage.oom_kills) == (66, 2)
+    assert open_below(made) == {"memory.current", "memory.peak", "memory.events"}
     assert group.remove()
     assert not made.exists()
+    assert open_below(made) == set()
+    assert group.usage().memory_bytes is None
 
 
 def test_v2_peak_is_unknown_where_it_cannot_be_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import resource
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,7 +17,8 @@ from runner.backends.base import Backend, BackendReport
 from runner.cli import doctor_checks as checks
 from runner.cli.main import app
 from runner.cli.settings_table import SETTINGS
-from runner.errors import BackendUnavailable
+from runner.errors import BackendUnavailable, ConfigurationError
+from runner.limits import fit
 from runner.settings import Settings
 
 
@@ -28,10 +30,46 @@ def test_every_wrong_setting_is_told_and_the_others_are_read() -> None:
     assert sorted(problem.split("=")[0] for problem in problems) == ["SANDBOX_BIND", "SANDBOX_MEMORY"]
 
 
-def test_wrong_settings_that_name_no_single_one_end_the_search() -> None:
-    settings, problems = checks.read_settings({"SANDBOX_WORKSPACE_SIZE": "4g"})
-    assert settings is None
-    assert len(problems) == 1
+def test_settings_that_do_not_go_together_do_not_end_the_search() -> None:
+    settings, problems = checks.read_settings({"SANDBOX_WORKSPACE_SIZE": "4g", "SANDBOX_CPUS": "1e9", "HOME": "/h"})
+    assert settings is not None
+    assert len(problems) == 2
+    assert settings.limits.sandbox.cpus == 1
+
+
+def test_whatever_a_start_refuses_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    monkeypatch.setattr(fit.Capacity, "read", classmethod(lambda cls: cls(8 << 30, 1000, hard)))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        env = {
+            "SANDBOX_DATA_DIR": str(tmp_path),
+            "SANDBOX_LINK_SECRET": "short",
+            "SANDBOX_MAX_CONNECTIONS": str(min(hard, 1_000_000)),
+            "SANDBOX_NOFILE_ULIMIT": str(hard + 1),
+            "SANDBOX_BIND": f"127.0.0.1:{taken.getsockname()[1]}",
+        }
+        told = "\n".join(checks.start(Settings.from_env(env)))
+    for name in ("API_KEY", "LINK_SECRET", "MAX_CONNECTIONS", "NOFILE_ULIMIT", "MIN_FREE_PIDS"):
+        assert f"SANDBOX_{name}" in told
+    assert "in use by another program" in told
+
+
+def test_a_secret_of_links_that_others_can_read_is_told(tmp_path: Path) -> None:
+    env = {"SANDBOX_DATA_DIR": str(tmp_path), "SANDBOX_API_KEY": "k", "SANDBOX_BIND": "127.0.0.1:0"}
+    assert checks.start(Settings.from_env(env)) == []
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "link.key").write_text("x" * 64)
+    (tmp_path / "link.key").chmod(0o644)
+    assert "link.key" in checks.start(Settings.from_env(env))[0]
+
+
+def test_the_reason_of_a_sandbox_that_does_not_start_is_told() -> None:
+    error = BackendUnavailable("it could not be started: run `foliobox doctor` to see which part", cause="cpu.max")
+    assert checks.plain(error) == "it could not be started: cpu.max"
+    assert checks.plain(ConfigurationError("bind to loopback, or see `foliobox doctor` for what")) == "bind to loopback"
+    assert checks.plain(ConfigurationError("SANDBOX_X: set it")) == "SANDBOX_X: set it"
 
 
 def test_only_what_differs_is_shown_unless_all_is_asked_for() -> None:
@@ -68,15 +106,9 @@ def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
     assert checks.data_folder(tmp_path / "file" / "below")
 
 
-def test_a_taken_address_is_told() -> None:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen()
-        port = sock.getsockname()[1]
-        (problem,) = checks.address("127.0.0.1", port)
-    assert f"127.0.0.1:{port} is in use" in problem
-    assert checks.address("127.0.0.1", 0) == []
-    assert "cannot be used" in checks.address("192.0.2.1", 8000)[0]
+def test_an_address_of_another_host_is_told(tmp_path: Path) -> None:
+    env = {"SANDBOX_DATA_DIR": str(tmp_path), "SANDBOX_API_KEY": "k", "SANDBOX_BIND": "192.0.2.1:8000"}
+    assert "192.0.2.1:8000" in checks.start(Settings.from_env(env))[0]
 
 
 def test_doctor_goes_on_and_lists_all_at_80_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -104,9 +136,11 @@ def test_doctor_says_when_all_is_well(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(preflight, "preflight", lambda host: [preflight.Finding("disk", "ok", "9 GB")])
     monkeypatch.setattr("runner.cli.doctor._start", started(report))
     env = {"SANDBOX_API_KEY": "k", "SANDBOX_DATA_DIR": str(tmp_path), "SANDBOX_BIND": "127.0.0.1:0"}
+    monkeypatch.delenv("COLUMNS", raising=False)
     done = CliRunner().invoke(app, ["doctor", "--all"], env=env)
     assert done.exit_code == 0, done.output
     assert "The service can start." in done.output
+    assert all(setting.meaning in done.output for setting in SETTINGS)  # what is piped is not wrapped
 
 
 def started(report: BackendReport) -> Callable[[Settings], Awaitable[tuple[BackendReport, float]]]:

@@ -127,7 +127,8 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     assert "No such file" in refused(path, "list")
     assert "does not exist" in refused(path, "revoke", "x")
-    assert "folder" in refused(tmp_path / "none" / "keys.json", "new", "--name", "x", "--tenant", "t")
+    (tmp_path / "file").write_text("")
+    assert "folder" in refused(tmp_path / "file" / "keys.json", "new", "--name", "x", "--tenant", "t")
     path.write_text('{"keys": [{"name": "a"}]}')
     path.chmod(0o600)
     assert "keys[0].sha256 is missing" in refused(path, "new", "--name", "x", "--tenant", "t")
@@ -190,3 +191,15 @@ def test_changes_at_a_time_are_all_kept(tmp_path: Path) -> None:
         children.append(pid)
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4
     assert len(entries(path)) == 21
+
+
+def test_the_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "foliobox" / "keys.json"
+    made(path, "one")
+    assert len(entries(path)) == 1
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_key_that_ends_at_once_is_none(tmp_path: Path) -> None:
+    told = refused(tmp_path / "k", "new", "--name", "n", "--tenant", "t", "--expires-in", "0d")
+    assert "at least 1" in told

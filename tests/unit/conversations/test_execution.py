@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from runner.conversations.records import Claim, outcome
 from runner.conversations.runs import Running
 from runner.conversations.sync import Mirror
 from runner.errors import InvalidRequest, StoreFull
-from runner.interpreter.client import Event, RunEnd, SandboxClient
+from runner.interpreter.client import ChangedFile, Event, RunEnd, SandboxClient
 from runner.interpreter.outcomes import Observed
 from runner.model import InterpreterState, Outcome, RunLimits, RunRequest, SandboxUsage
 from runner.workspace.base import Store
@@ -39,6 +40,8 @@ class Sandbox:
         self.sent = asyncio.Event()
         self.interrupted = asyncio.Event()
         self.endless = False
+        self.end = END
+        self.fetching = asyncio.Event()
         self.acknowledged: list[str] = []
 
     async def reset_peak(self) -> None:
@@ -55,7 +58,12 @@ class Sandbox:
         yield Event(2, "stdout", {"text": "1\n"})
         if self.endless:
             await self.interrupted.wait()
-        yield END
+        yield self.end
+
+    async def fetch(self, path: str, limit: int) -> AsyncIterator[bytes]:
+        self.fetching.set()
+        yield b"1"
+        await asyncio.Event().wait()
 
     def acknowledge(self, run_id: str) -> None:
         self.acknowledged.append(run_id)
@@ -70,6 +78,7 @@ class Owner:
     def __init__(self, workspace: Workspace, sandbox: Sandbox) -> None:
         self.workspace, self.sandbox = workspace, sandbox
         self.dropped: list[str | None] = []
+        self.closing = False
 
     def run_limits(self, request: RunRequest) -> RunLimits:
         return RunLimits(1000, 10, 1000)
@@ -189,6 +198,34 @@ async def test_a_run_whose_begin_cannot_be_written_is_stopped_and_not_told(
     assert owner.dropped == []  # an interpreter that obeys keeps its variables
     assert execution.mirror.version == -1  # its files are put back before the next run
     assert await workspace.read_execution(ID) is None
+
+
+async def test_storing_that_is_broken_off_leaves_the_outcome_and_tells_why(workspace: Workspace) -> None:
+    sandbox = Sandbox()
+    sandbox.end = replace(END, changes=[ChangedFile("f", "created", 9)])
+    execution, _, owner = prepare(workspace, sandbox)
+    async with asyncio.timeout(10):
+        work = asyncio.create_task(execution.go())
+        await sandbox.fetching.wait()
+        assert execution.mirror.stop_storing()
+        result = await work
+    assert (result.outcome, result.files, result.version) == (Outcome.OK, [], 0)
+    assert result.files_error is not None
+    assert result.files_error["code"] == "interrupted"
+    assert "Nothing of this run was stored" in result.files_error["detail"]
+    assert (owner.dropped, execution.mirror.version) == ([], -1)
+
+
+async def test_nothing_is_fetched_for_a_conversation_that_is_being_deleted(workspace: Workspace) -> None:
+    sandbox = Sandbox()
+    sandbox.end = replace(END, changes=[ChangedFile("f", "created", 9)])
+    execution, _, owner = prepare(workspace, sandbox)
+    owner.closing = True
+    async with asyncio.timeout(10):
+        result = await execution.go()
+    assert not sandbox.fetching.is_set()
+    assert result.files_error is not None
+    assert result.files_error["code"] == "interrupted"
 
 
 async def test_a_refused_run_is_ended_as_never_begun(workspace: Workspace) -> None:

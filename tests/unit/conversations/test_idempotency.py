@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from runner.conversations.events import LogMemory
 from runner.conversations.records import Claim, RunRecord, claimed, fingerprint, outcome
 from runner.conversations.result import RunResult, nothing_ran
 from runner.conversations.runs import Running, Runs
-from runner.errors import Busy, Conflict, InvalidRequest, KeyReused, NotFound, StoreFull
+from runner.errors import Busy, Conflict, InvalidRequest, KeyReused, NotFound, StoreFailed, StoreFull
 from runner.model import InterpreterState, Outcome, RunLimits, RunRequest
 from runner.workspace.base import Store
 from runner.workspace.config import WorkspaceConfig
@@ -105,6 +106,59 @@ async def test_a_claim_without_an_end_is_lost_and_stays_so(workspace: Workspace,
     for _ in range(2):
         found = await outcome(workspace, owners, str(await claimed(workspace, CLAIM)))
         assert (found.result.outcome, found.result.execution_id) == (Outcome.LOST, ID)
+
+
+async def test_a_key_whose_run_was_refused_is_claimed_anew_and_by_one_only(
+    workspace: Workspace, owners: Owners
+) -> None:
+    """The refusal came after the claim, which stands: by the agent, or by a store that had taken it all the same."""
+    ids = [f"{number:032x}" for number in range(4)]
+    for number, execution_id in enumerate(ids):
+        assert await claimed(workspace, CLAIM) is None
+        late = RunRecord(workspace, f"{number + 16:032x}", CLAIM)
+        record = RunRecord(workspace, execution_id, CLAIM)
+        await record.begin()
+        assert await claimed(workspace, CLAIM) == execution_id
+        with pytest.raises(KeyReused):
+            await claimed(workspace, Claim.of("key-1", RunRequest("other")))
+        with pytest.raises(Conflict):
+            await late.begin()
+        if execution_id != ids[-1]:
+            await record.refuse(InvalidRequest("too much env"))
+    assert (await record.end(result_of(ids[-1]), [], 1)).execution_id == ids[-1]
+    assert await claimed(workspace, CLAIM) == ids[-1]
+    with pytest.raises(Conflict):
+        await RunRecord(workspace, OTHER, CLAIM).begin()
+    with pytest.raises(NotFound, match="refused"):
+        await outcome(workspace, owners, ids[0])
+
+
+async def test_a_claim_that_landed_though_the_store_said_no(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = workspace.claim
+
+    async def lands(*given: Any) -> None:
+        await claim(*given)
+        raise StoreFailed("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workspace, "claim", lands)
+        with pytest.raises(StoreFailed):
+            await RunRecord(workspace, ID, CLAIM).begin()
+    assert await workspace.read_claim(CLAIM.key) is not None
+    await RunRecord(workspace, OTHER, CLAIM).begin()
+    assert await claimed(workspace, CLAIM) == OTHER
+
+
+async def test_a_key_is_not_claimed_for_ever(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.conversations.records._GENERATIONS", 3)
+    for number in range(3):
+        record = RunRecord(workspace, f"{number:032x}", CLAIM)
+        await record.begin()
+        await record.refuse(InvalidRequest("no"))
+    with pytest.raises(InvalidRequest, match="3 runs"):
+        await RunRecord(workspace, ID, CLAIM).begin()
 
 
 async def test_runs_are_found_by_id_and_key_until_they_are_forgotten(workspace: Workspace) -> None:

@@ -12,7 +12,7 @@ import pytest
 from runner.backends.base import Backend, BackendReport
 from runner.conversations.config import ConversationsConfig
 from runner.conversations.service import ConversationService
-from runner.errors import BackendUnavailable, Conflict, NotFound, Stopping, StoreFailed
+from runner.errors import BackendUnavailable, Conflict, NotFound, QuotaExceeded, Stopping, StoreFailed
 from runner.limits.config import LimitsConfig
 from runner.model import RunRequest, SandboxLimits
 from runner.workspace.base import Store
@@ -155,6 +155,17 @@ async def test_a_fork_has_the_limits_and_not_the_labels(service: ConversationSer
     await service.configure(source, {"labels": {"a": "1"}, "limits": {"pids": 64}, "idle_ttl_ms": 5000})
     made = await service.describe(await service.fork(T, "c", None, "d"))
     assert (made.id, dict(made.labels), made.limits["pids"], made.idle_ttl_ms, made.files) == ("d", {}, 64, 5000, 1)
+
+
+async def test_a_fork_that_its_limits_do_not_allow_is_not_made(service: ConversationService) -> None:
+    await put(service, "c", 3 << 20)
+    source = await service.fork(T, "c", None, "large")
+    await source.workspace.delete("a")
+    await service.configure(source, {"limits": {"workspace_bytes": 1 << 20}})
+    with pytest.raises(QuotaExceeded, match=r"limits\.workspace_bytes"):
+        await service.fork(T, "large", 0, "d")
+    with pytest.raises(NotFound):
+        await service.find(T, "d")
 
 
 async def test_without_a_backend_a_run_says_what_is_missing(service: ConversationService) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import time
 
 import pytest
 
 from runner.agent.protocol import Json
-from runner.errors import FolioboxError, InvalidRequest, SandboxLost
+from runner.errors import FolioboxError, InvalidRequest, QuotaExceeded, SandboxLost
 from runner.interpreter.client import SandboxClient
 from runner.model import RunRequest
 from tests.unit.interpreter.test_stream import FakeAgent, pair
@@ -59,3 +60,19 @@ async def test_an_interrupt_without_an_answer_is_given_up_soon(monkeypatch: pyte
         with pytest.raises(SandboxLost):
             await client.interrupt("r")
         assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, None])
+async def test_files_that_do_not_fit_are_no_fault_of_the_protocol(number: int | None) -> None:
+    """A file larger than the whole workspace meets the limit of sizes before that of the space."""
+    said: Json = {"code": "os_error", "errno": number, "detail": os.strerror(number or errno.ENOSPC)}
+
+    async def refuse(agent: FakeAgent) -> None:
+        body = await agent.requests.get()
+        agent.say({"op": "reply", "id": body["id"], "ok": False, **said})
+
+    async with pair() as (client, agent):
+        refusing = asyncio.create_task(refuse(agent))
+        with pytest.raises(QuotaExceeded):
+            await client.put((), {"a": "b"}, ())
+        await refusing

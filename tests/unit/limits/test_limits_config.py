@@ -47,6 +47,12 @@ def test_a_file_of_a_run_may_fill_the_workspace_by_default() -> None:
         ),
         ({"SANDBOX_MAX_QUEUE": "-1"}, "at least 0"),
         ({"SANDBOX_MIN_FREE_DISK": "none"}, "whole number of bytes"),
+        ({"SANDBOX_CPUS": "1e9"}, "at most 1024"),
+        ({"SANDBOX_CPUS": "0.04"}, "at least 0.05"),
+        ({"SANDBOX_PIDS_LIMIT": "4194305"}, "at most 4194304"),
+        ({"SANDBOX_EXEC_TIMEOUT_CAP_MS": "2000000001"}, "at most 2000000000"),
+        ({"SANDBOX_MAX_OUTPUT_BYTES": "1023"}, "from 1024"),
+        ({"SANDBOX_QUEUE_TIMEOUT_SECONDS": "1e8"}, "at most 31536000"),
     ],
 )
 def test_what_cannot_work_stops_the_start(env: dict[str, str], words: str) -> None:

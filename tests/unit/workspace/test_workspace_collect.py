@@ -145,6 +145,28 @@ def test_executions_and_claims_go_a_week_after_their_end() -> None:
     run(scenario())
 
 
+def test_claims_of_one_key_go_together_and_the_first_goes_last() -> None:
+    """Without the first the key would be free, while a later one still says which run it stands for."""
+
+    async def scenario() -> None:
+        at, store = aged_lab()
+        space = await at.space()
+        await space.claim("key", {"execution_id": "1"})
+        store.now += 5 * DAY
+        assert await space.claim("key", {"execution_id": "2"}, 2) is None
+        assert await space.claim("key", {"execution_id": "3"}, 2) == {"execution_id": "2"}
+        store.now += 5 * DAY
+        assert (await collect(at, store)).claims == 0
+        first, second = keys.claim(space.home, "key"), keys.claim(space.home, "key", 2)
+        assert keys.claimed(first) == keys.claimed(second)
+        assert second < first
+        store.now += 5 * DAY
+        assert (await collect(at, store)).claims == 2
+        assert await space.read_claim("key") is await space.read_claim("key", 2) is None
+
+    run(scenario())
+
+
 def at_blob(store: AgedStore, name: str) -> list[str]:
     return [key for key in store.objects_now if key.endswith(name)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import Conflict, InvalidRequest, NotFound, StoreFailed
+from runner.errors import Conflict, InvalidRequest, NotFound, QuotaExceeded, StoreFailed
 from runner.workspace import keys
 from runner.workspace.manifest import Cause
 from runner.workspace.workspaces import Workspaces
@@ -176,5 +176,80 @@ def test_a_store_that_fails_makes_no_fork() -> None:
         store.before = lambda key: None
         assert await at.spaces.find("t", "f") is None
         await at.spaces.fork(space, None, "f")
+
+    run(scenario())
+
+
+def test_a_fork_and_its_settings_appear_together() -> None:
+    """Cut off before the version, nothing is there; and what is made under the id next has no settings of it."""
+
+    async def scenario() -> None:
+        at, store = memory_lab()
+        space = await at.space()
+        await put(space, "a", b"1")
+        wanted = {"labels": {}, "limits": {"pids": 5}}
+
+        def cut_off(key: str) -> None:
+            if key.endswith("v/000000000000.json"):
+                raise StoreFailed("cut off")
+
+        for again in ("create", "fork", "fork-with-others"):
+            store.before = cut_off
+            with pytest.raises(StoreFailed):
+                await at.spaces.fork(space, None, again, wanted)
+            store.before = lambda key: None
+            spaces = Workspaces(at.store, at.config)
+            assert await spaces.find("t", again) is None
+            assert again not in await spaces.list("t")
+            others = {"limits": {"pids": 6}} if again == "fork-with-others" else {}
+            if again == "create":
+                made, created = await spaces.create("t", again)
+                assert created
+            else:
+                made = await spaces.fork(space, None, again, others)
+            assert await made.settings() == await (await at.again(again)).settings() == others
+        made = await at.spaces.fork(space, None, "whole", wanted)
+        assert await (await at.again("whole")).settings() == await made.settings() == wanted
+
+    run(scenario())
+
+
+def test_a_fork_that_comes_too_late_leaves_no_settings() -> None:
+    async def scenario() -> None:
+        at, store = memory_lab()
+        space, key = await at.space(), keys.version(keys.incarnation("t", "f", "000001"), 0)
+
+        def faster(written: str) -> None:
+            if written == key:
+                store.objects_now[key] = store.objects_now[keys.version(space.home, 0)]
+
+        store.before = faster
+        with pytest.raises(Conflict):
+            await at.spaces.fork(space, None, "f", {"limits": {"pids": 5}})
+        assert await (await at.again("f")).settings() == {}
+
+    run(scenario())
+
+
+def test_files_beyond_the_limits_of_the_source() -> None:
+    async def scenario() -> None:
+        at, store = memory_lab()
+        space = await at.space()
+        await cut(space, "a", b"x" * 100)
+        await space.delete("a")
+        space.limit(99)
+        with pytest.raises(QuotaExceeded, match=r"100 bytes; the limit is 99 \(limits.workspace_bytes"):
+            await at.spaces.fork(space, 1, "f")
+        assert not [key for key in store.objects_now if "/c/f/" in key]
+        with pytest.raises(QuotaExceeded, match=r"100 bytes; the limit is 99"):
+            await space.restore(1)
+        assert (space.version, await contents(space)) == (1, {})
+        space.limit(100)
+        assert (await space.restore(1)).version == 2
+        space.limit(50)
+        await cut(space, "a", b"x" * 80)
+        assert (await space.restore(3)).version == 3  # as it is
+        with pytest.raises(QuotaExceeded):
+            await space.restore(2)
 
     run(scenario())

@@ -84,7 +84,7 @@ def test_replace_delete_and_preconditions(tmp_path: Path) -> None:
             for options in ({"if_absent": True}, {"if_match": sha(b"2")}):
                 with pytest.raises(PreconditionFailed):
                     await put(space, "a", b"3", **options)
-            await put(space, "a", b"2", if_match=sha(b"1"))
+            await put(space, "a", b"2", if_match=f"{sha(b'0')},{sha(b'1')}")
             await put(space, "a", b"3", if_match="*")
             with pytest.raises(PreconditionFailed):
                 await put(space, "none", b"", if_match="*")

@@ -274,6 +274,7 @@ def assert_whole(tree: Tree) -> None:
         assert not any(parent in things for parent in parents(path)), sorted(things)
         assert all(tree.is_folder(parent) for parent in parents(path))
     assert tree.size_bytes == sum(entry.size for entry in tree.files.values())
+    assert tree.names_bytes == sum(len(text.encode()) for text in (*things, *tree.links.values()))
     for path in NAMES:
         below = [name for name in (*tree.files, *tree.links) if name.startswith(path + "/")]
         assert tree.holds_below(path) == bool(below)
