@@ -172,7 +172,7 @@ def test_a_folder_swapped_for_a_link_gives_no_foreign_bytes(strong: Place) -> No
 
 
 def test_control_with_an_interpreter_that_runs_on_the_swap_succeeds(weaken: Weaken) -> None:
-    assert foreign(weaken("interpreter_runs_on"), 20.0) > 0
+    assert foreign(weaken("interpreter_runs_on"), 80.0) > 0
 
 
 GROW = """
