@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NEEDS_ROOT = "needs root"
-BUDGETS_S = {"unit": 120, "contract": 90, "integration": 240, "e2e": 600, "hostile": 720, "durability": 240}
+BUDGETS_S = {"unit": 120, "contract": 90, "integration": 240, "e2e": 600, "hostile": 720, "durability": 400}
 
 
 @dataclass
