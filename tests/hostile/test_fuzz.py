@@ -70,8 +70,6 @@ class Fuzzer:
         except (requests.exceptions.InvalidHeader, requests.exceptions.InvalidURL, UnicodeError):
             return  # cannot be sent at all
         self.statuses[answer.status_code] += 1
-        if answer.status_code == 401:
-            print(case.method, case.path, case.headers, answer.text[:100])
         for fault in self._faults(answer, time.monotonic() - began):
             self.faults.append(f"{case.method} {case.formatted_path} {case.query} {case.body!r:.200}: {fault}")
 
