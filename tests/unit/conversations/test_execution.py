@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -19,12 +18,8 @@ from runner.errors import InvalidRequest, StoreFull
 from runner.interpreter.client import ChangedFile, Event, RunEnd, SandboxClient
 from runner.interpreter.outcomes import Observed
 from runner.model import InterpreterState, Outcome, RunLimits, RunRequest, SandboxUsage
-from runner.workspace.base import Store
-from runner.workspace.config import WorkspaceConfig
 from runner.workspace.history import Workspace
 from runner.workspace.owners import Owners
-from runner.workspace.registry import open_store
-from runner.workspace.workspaces import Workspaces
 
 ID = "a" * 32
 REQUEST = RunRequest("print(1)")
@@ -95,25 +90,6 @@ class Owner:
 
     def interpreter_state(self, *_: Any) -> tuple[InterpreterState, str | None]:
         return InterpreterState.KEPT, None
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await open_store(WorkspaceConfig(tmp_path))
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def workspace(store: Store, tmp_path: Path) -> Workspace:
-    return (await Workspaces(store, WorkspaceConfig(tmp_path)).create("default", "c"))[0]
-
-
-@pytest.fixture
-async def owners(store: Store) -> Owners:
-    made = Owners(store, "r1")
-    await made.start(exclusive=True)
-    return made
 
 
 def prepare(workspace: Workspace, sandbox: Sandbox, claim: Claim | None = None) -> tuple[Execution, EventLog, Owner]:

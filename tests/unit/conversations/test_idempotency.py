@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,35 +14,12 @@ from runner.conversations.result import RunResult, nothing_ran
 from runner.conversations.runs import Running, Runs
 from runner.errors import Busy, Conflict, InvalidRequest, KeyReused, NotFound, StoreFailed, StoreFull
 from runner.model import InterpreterState, Outcome, RunLimits, RunRequest
-from runner.workspace.base import Store
-from runner.workspace.config import WorkspaceConfig
 from runner.workspace.history import Workspace
 from runner.workspace.owners import Owners
-from runner.workspace.registry import open_store
-from runner.workspace.workspaces import Workspaces
 
 REQUEST = RunRequest("print(1)", env={"a": "1", "b": "2"})
 CLAIM = Claim.of("key-1", REQUEST)
 ID, OTHER = "a" * 32, "b" * 32
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await open_store(WorkspaceConfig(tmp_path))
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def workspace(store: Store, tmp_path: Path) -> Workspace:
-    return (await Workspaces(store, WorkspaceConfig(tmp_path)).create("default", "c"))[0]
-
-
-@pytest.fixture
-async def owners(store: Store) -> Owners:
-    made = Owners(store, "r1")
-    await made.start(exclusive=True)
-    return made
 
 
 def result_of(execution_id: str) -> RunResult:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,35 +14,13 @@ from runner.conversations.result import Artifact, RunResult, bounded_error, boun
 from runner.errors import InvalidRequest, NotFound, OwnedElsewhere, StoreFailed, StoreFull
 from runner.model import FileChange, FileEntry, InterpreterState, Outcome
 from runner.workspace.base import Store
-from runner.workspace.config import WorkspaceConfig
 from runner.workspace.history import Workspace
 from runner.workspace.manifest import Cause
 from runner.workspace.owners import Owners
-from runner.workspace.registry import open_store
-from runner.workspace.workspaces import Workspaces
 
 ID, OTHER = "a" * 32, "b" * 32
 SHA = "0" * 64
 BLOB = StoredBlob(f"{SHA}-00000001", 5, "image/png")
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await open_store(WorkspaceConfig(tmp_path))
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def workspace(store: Store, tmp_path: Path) -> Workspace:
-    return (await Workspaces(store, WorkspaceConfig(tmp_path)).create("default", "c"))[0]
-
-
-@pytest.fixture
-async def owners(store: Store) -> Owners:
-    made = Owners(store, "r1")
-    await made.start(exclusive=True)
-    return made
 
 
 def full_result(**changed: Any) -> RunResult:
