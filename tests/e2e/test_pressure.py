@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import disks
 from tests.support.runner import Chat, running
 
 MIB = 1 << 20
@@ -36,13 +36,8 @@ def test_without_room_no_sandbox_is_started(tmp_path: Path, setting: str, value:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 96 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    place = tmp_path / "data"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,nr_inodes=20k", "none", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with disks.small_disk(tmp_path / "data", "size=96m,nr_inodes=20k") as place:
+        yield place
 
 
 def test_a_disk_that_fills_stops_uploads_and_not_runs(small_disk: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +13,7 @@ from runner.errors import HostPressure, StoreFull
 from runner.limits.config import Floors
 from runner.limits.host import HostReader
 from runner.limits.pressure import AT_REST_BYTES, FREE_FILES, FREE_INODES, Disk, Host, Pressure, refusal, shortages
+from tests.support import disks
 
 MIB = 1 << 20
 FLOORS = Floors()
@@ -179,13 +178,8 @@ def test_this_host_can_be_read() -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 8 MiB with 4,096 inodes."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=4096", "none", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with disks.small_disk(tmp_path / "small", "size=8m,nr_inodes=4096") as place:
+        yield place
 
 
 def test_a_disk_that_fills_is_seen(small_disk: Path) -> None:
