@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench import facts, report
+from bench import containers, facts, report
 from bench.lab import Lab
 from bench.measures import MEASURES
 from bench.stats import Sample
@@ -26,6 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and report; gives the exit status."""
     options = _options(arguments)
     rows = _chosen(options.only)
+    without = containers.missing() if any(row.docker for row in rows) else ""
+    if without:
+        rows = [row for row in rows if not row.docker]
+        _say(f"rows of the Docker backend are left out: {without}\n")
     began = time.monotonic()
     machine = facts.gather()
     with tempfile.TemporaryDirectory(prefix="foliobox-bench-") as folder:
@@ -34,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             samples, failures = measure(rows, lab, MEASURES)
         finally:
             lab.close()
-    machine |= {"load_average_after": facts.load(), "quick": options.quick, **lab.backend}
+    machine |= {"load_average_after": facts.load(), "quick": options.quick, "backends": lab.backends}
     report.write(options.json, report.document(rows, samples, failures, machine))
     sys.stdout.write(f"\n{report.table(rows, samples, failures)}\n\n")
     sys.stdout.write(

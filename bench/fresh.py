@@ -30,9 +30,13 @@ HTML(string=f"<h1>季度报告</h1><p>{text}</p><table>{rows}</table>").write_pd
 """
 
 
-def _first(lab: Lab, code: str, count: int) -> tuple[Sample, dict[str, Any]]:
+def first_prints(service: Service, count: int) -> Sample:
+    """First cells of new conversations."""
+    return _first(service, PRINT, count)[0]
+
+
+def _first(service: Service, code: str, count: int) -> tuple[Sample, dict[str, Any]]:
     """A first cell in conversation after conversation, each begun when every spare is ready again."""
-    service = lab.service()
     values = []
     result: dict[str, Any] = {}
     with service.client() as client:
@@ -48,17 +52,17 @@ def _first(lab: Lab, code: str, count: int) -> tuple[Sample, dict[str, Any]]:
 
 def new(lab: Lab) -> Sample:
     """A conversation that did not exist, until its first cell is done."""
-    return _first(lab, PRINT, lab.count(12, 4))[0]
+    return first_prints(lab.service(), lab.count(12, 4))
 
 
 def first_import(lab: Lab) -> Sample:
     """The import that most sessions begin with, in a new conversation."""
-    return _first(lab, _IMPORT, lab.count(8, 3))[0]
+    return _first(lab.service(), _IMPORT, lab.count(8, 3))[0]
 
 
 def first_pdf(lab: Lab) -> Sample:
     """A finished page as the first thing that a conversation does."""
-    sample, result = _first(lab, _PDF, lab.count(8, 3))
+    sample, result = _first(lab.service(), _PDF, lab.count(8, 3))
     assert [file["path"] for file in result["files"]] == ["outputs/report.pdf"], result
     return sample
 
@@ -112,6 +116,15 @@ def memory_own(lab: Lab) -> Sample:
     return Sample(_idle(lab).own, "anonymous PSS; pages of program files are one copy for all sandboxes")
 
 
+def idle_mib(service: Service) -> float:
+    """What the machine has less for each of some idle conversations, in MiB."""
+    return _measure_idle(service)[0]
+
+
+def _idle(lab: Lab) -> _Idle:
+    return lab.once("idle", lambda: _Idle(*_measure_idle(lab.service(), own=True)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Idle:
     """Both views of the same idle conversations, in MiB each."""
@@ -120,11 +133,7 @@ class _Idle:
     own: tuple[float, ...]
 
 
-def _idle(lab: Lab) -> _Idle:
-    return lab.once("idle", lambda: _measure_idle(lab.service()))
-
-
-def _measure_idle(service: Service) -> _Idle:
+def _measure_idle(service: Service, *, own: bool = False) -> tuple[float, tuple[float, ...]]:
     before = _available_mib()
     with service.client() as client:
         chats = [Chat(client) for _ in range(_CONVERSATIONS)]
@@ -133,12 +142,13 @@ def _measure_idle(service: Service) -> _Idle:
                 chat.ok(PRINT)
                 service.await_spares()
             taken = before - _available_mib()
-            used = children(service.pid)[:_CONVERSATIONS]  # spares are handed out in the order in which they started
-            own = tuple(sum(anonymous_kib(pid) for pid in tree(root)) / 1024 for root in used)
+            # Spares are handed out in the order in which they started.
+            used = children(service.pid)[:_CONVERSATIONS] if own else []
+            each = tuple(sum(anonymous_kib(pid) for pid in tree(root)) / 1024 for root in used)
         finally:
             for chat in chats:
                 chat.purge()
-    return _Idle(taken / _CONVERSATIONS, own)
+    return taken / _CONVERSATIONS, each
 
 
 def _available_mib() -> float:

@@ -17,11 +17,11 @@ DEFAULT_POOL = 2
 
 
 class Lab:
-    """Keeps one service at a time: rows that ask for the same pool share it."""
+    """Keeps one service at a time: rows that ask for the same pool and runtime share it."""
 
     def __init__(self, folder: Path, *, quick: bool = False) -> None:
         self.folder, self.quick = folder, quick
-        self.backend: dict[str, Any] = {}
+        self.backends: dict[str, dict[str, Any]] = {}
         self._service: Service | None = None
         self._starts = 0
         self._kept: dict[str, Any] = {}
@@ -30,14 +30,15 @@ class Lab:
         """How often to repeat."""
         return quick if self.quick else usual
 
-    def service(self, pool: int = DEFAULT_POOL) -> Service:
-        """A running service with all its spares ready. Raises ServiceFailed."""
-        if self._service is None or self._service.pool != pool:
+    def service(self, pool: int = DEFAULT_POOL, runtime: str = "") -> Service:
+        """A running service with all its spares ready, with a ``runtime`` on Docker. Raises ServiceFailed."""
+        if self._service is None or (self._service.pool, self._service.runtime) != (pool, runtime):
             self.close()
             self._starts += 1
-            self._service = Service(self.folder / f"data-{self._starts}", pool)
+            self._service = Service(self.folder / f"data-{self._starts}", pool, runtime)
             health = self._service.health()
-            self.backend = {name: health[name] for name in ("backend", "isolation", "image", "walls", "version")}
+            facts = {name: health[name] for name in ("backend", "isolation", "image", "walls", "version")}
+            self.backends[runtime or health["backend"]] = facts
         self._service.await_spares()
         return self._service
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench import floors, fresh, holding, stop, warm
+from bench import containers, floors, fresh, holding, stop, warm
 from bench.lab import Lab
 from bench.stats import Sample
 
@@ -47,5 +47,13 @@ MEASURES: dict[str, Callable[[Lab], Sample]] = {
         holding.beside_hostile,
         holding.new_100,
         holding.restart_1000,
+        containers.docker_run,
+        containers.docker_exec,
+        containers.runc_warm,
+        containers.runc_new,
+        containers.runc_memory,
+        containers.runsc_warm,
+        containers.runsc_new,
+        containers.runsc_memory,
     )
 }

@@ -16,7 +16,10 @@ from typing import Any
 from bench.wire import Address, Client, WireError
 
 START_S = 90.0
-_KEPT = ("PATH", "HOME", "LANG", "FOLIOBOX_CACHE_DIR", "SANDBOX_ROOTFS", "SANDBOX_ALLOW_UNISOLATED", "SANDBOX_BACKEND")
+_KEPT = (
+    "PATH", "HOME", "LANG", "FOLIOBOX_CACHE_DIR", "SANDBOX_ROOTFS", "SANDBOX_ALLOW_UNISOLATED", "SANDBOX_BACKEND",
+    "DOCKER_HOST", "SANDBOX_IMAGE",
+)  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -25,16 +28,18 @@ class ServiceFailed(Exception):
 
 
 class Service:
-    """A running service. ``pool`` is its number of warm spares."""
+    """A running service. ``pool`` is its number of warm spares; with a ``runtime`` it is on Docker."""
 
-    def __init__(self, data: Path, pool: int, max_live: int = 24) -> None:
-        self.pool = pool
+    def __init__(self, data: Path, pool: int, runtime: str = "", max_live: int = 24) -> None:
+        self.pool, self.runtime = pool, runtime
         self.address = Address(_free_port(), secrets.token_hex(8))
         data.mkdir(parents=True)
         self._log = data / "serve.log"
         env = {name: os.environ[name] for name in _KEPT if name in os.environ}
         if "SANDBOX_ALLOW_UNISOLATED" not in env:
             env.setdefault("SANDBOX_BACKEND", "bubblewrap")
+        if runtime:
+            env |= {"SANDBOX_BACKEND": "docker", "SANDBOX_RUNTIME": runtime}
         env |= {
             "SANDBOX_DATA_DIR": str(data),
             "SANDBOX_API_KEY": self.address.key,

@@ -16,7 +16,7 @@ class Row:
     """``limit`` bounds the ``statistic`` from above, or from below where ``at_least``.
 
     ``against`` is the key of the row whose median this one's is divided by; with ``faster`` it must be below 1,
-    with ``most_times`` the statistic may be at most so many times that row's.
+    with ``most_times`` the statistic may be at most so many times that row's. ``docker``: needs its daemon.
     """
 
     key: str
@@ -28,6 +28,7 @@ class Row:
     against: str | None = None
     faster: bool = False
     most_times: float | None = None
+    docker: bool = False
 
     @property
     def target(self) -> str:
@@ -97,5 +98,13 @@ ROWS = (
     Row("new_100", "100 new conversations at once, default pool of 2", against="jupyter_cold"),
     Row("new_10_default", "10 new conversations at once, default pool of 2", against="jupyter_cold"),
     Row("new_10", "10 new conversations at once, SANDBOX_POOL_SIZE=12", 50, "p95", against="jupyter_cold"),
+    Row("docker_run", "floor: docker run … python -c 'print(1)'", docker=True),
+    Row("docker_exec", "floor: docker exec … python -c 'print(1)'", docker=True),
+    Row("runc_warm", "Docker, runc: warm print(1)", against="docker_exec", most_times=0.1, docker=True),
+    Row("runc_new", "Docker, runc: new conversation", against="docker_run", most_times=0.25, docker=True),
+    Row("runc_memory", "Docker, runc: idle conversation", unit="MiB", docker=True),
+    Row("runsc_warm", "Docker, gVisor: warm print(1)", against="runc_warm", most_times=3, docker=True),
+    Row("runsc_new", "Docker, gVisor: new conversation", against="runc_new", most_times=3, docker=True),
+    Row("runsc_memory", "Docker, gVisor: idle conversation", 250, unit="MiB", docker=True),
 )
 BY_KEY = {row.key: row for row in ROWS}

@@ -6,11 +6,12 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import uvloop
 
 from bench.lab import Chat, Lab, cell, check, execute_path
+from bench.service import Service
 from bench.stats import Sample, repeat
 from bench.wire import Address, AsyncClient
 
@@ -26,10 +27,14 @@ _SIZE = 10 << 20
 _CONVERSATIONS = 8
 
 
-@contextmanager
-def warm_chat(lab: Lab) -> Iterator[Chat]:
+def warm_chat(lab: Lab) -> AbstractContextManager[Chat]:
     """A warm conversation, and no spare being started meanwhile."""
-    service = lab.service()
+    return chat_of(lab.service())
+
+
+@contextmanager
+def chat_of(service: Service) -> Iterator[Chat]:
+    """The same at any service."""
     with service.client() as client:
         chat = Chat(client)
         chat.ok(PRINT)
@@ -38,6 +43,12 @@ def warm_chat(lab: Lab) -> Iterator[Chat]:
             yield chat
         finally:
             chat.purge()
+
+
+def prints(service: Service, count: int) -> Sample:
+    """Warm cells of a conversation without files."""
+    with chat_of(service) as chat:
+        return repeat(lambda: chat.send(PRINT), count, 10)
 
 
 def _prints(lab: Lab, files: int, usual: int, quick: int) -> Sample:

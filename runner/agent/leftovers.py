@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 
-_waitid, _waitpid = os.waitid, os.waitpid
+_waitid, _waitpid, _Popen = os.waitid, os.waitpid, subprocess.Popen
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
@@ -35,8 +35,8 @@ def reap_children() -> None:
         with contextlib.suppress(Exception):
             multiprocessing.active_children()
     for item in gc.get_objects():
-        if type(item) is subprocess.Popen and item.returncode is None:
-            with contextlib.suppress(Exception):
+        if type(item) is _Popen:
+            with contextlib.suppress(Exception):  # one that an interrupt left half made has no returncode to ask for
                 item.poll()
     with contextlib.suppress(ChildProcessError):
         while _waitpid(-1, os.WNOHANG)[0]:

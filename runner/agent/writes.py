@@ -2,31 +2,34 @@
 
 A write through a shared mapping changes neither mtime nor ctime on a tmpfs, so that a look at the files
 alone would miss it. But whoever maps a file for writing has opened it for writing, and the kernel tells when
-the last reference to that opening is gone. What is still mapped is found in the process itself.
+the last reference to that opening is gone. What is still mapped is found in the process itself, which takes a
+millisecond: so it is asked only when a file that somebody touched is still open for writing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _EVENT = struct.Struct("iIII")
-_IN_CLOSE_WRITE, _IN_OPEN = 0x8, 0x20
+_IN_CLOSE_WRITE, _IN_OPEN, _IN_MOVED, _IN_CREATE = 0x8, 0x20, 0xC0, 0x100
 _IN_ONLYDIR, _IN_DONT_FOLLOW, _IN_EXCL_UNLINK = 0x01000000, 0x02000000, 0x04000000
 _IN_Q_OVERFLOW, _IN_IGNORED, _IN_ISDIR = 0x4000, 0x8000, 0x40000000
-_MASK = _IN_CLOSE_WRITE | _IN_OPEN | _IN_ONLYDIR | _IN_DONT_FOLLOW
+_MASK = _IN_CLOSE_WRITE | _IN_OPEN | _IN_MOVED | _IN_CREATE | _IN_ONLYDIR | _IN_DONT_FOLLOW
 _BUFFER = 1 << 16
 
 
 class Seen(NamedTuple):
-    """Paths closed after writing; whether anything was opened at all; whether every event was seen."""
+    """Paths closed after writing; paths opened, made or moved; whether every event was seen."""
 
     written: set[str]
-    opened: bool
+    touched: set[str]
     complete: bool
 
 
@@ -38,8 +41,8 @@ class WriteWatch:
         self.fd: int = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         self._folders: dict[int, str] = {}  # watch → folder
         self._watches: dict[int, int] = {}  # inode → watch
-        self._events: set[tuple[int, str]] = set()
-        self._opened = False
+        self._written: set[tuple[int, str]] = set()
+        self._touched: set[tuple[int, str]] = set()
         self._complete = True
 
     @property
@@ -88,25 +91,29 @@ class WriteWatch:
             if folder is not None:
                 self._watches = {inode: known for inode, known in self._watches.items() if known != watch}
         elif not mask & _IN_ISDIR:
-            self._opened = True
+            event = (watch, os.fsdecode(name))
+            self._touched.add(event)
             if mask & _IN_CLOSE_WRITE:
-                self._events.add((watch, os.fsdecode(name)))
+                self._written.add(event)
 
     def look(self) -> Seen:
         """What happened since ``forget``; folders by the names given to the last ``follow``."""
         self.drain()
-        written = set()
-        for watch, name in self._events:
+        return Seen(self._paths(self._written), self._paths(self._touched), self.works and self._complete)
+
+    def _paths(self, events: Iterable[tuple[int, str]]) -> set[str]:
+        found = set()
+        for watch, name in events:
             folder = self._folders.get(watch)
             if folder is not None:
-                written.add(f"{folder}/{name}" if folder else name)
-        return Seen(written, self._opened or not self._complete, self.works and self._complete)
+                found.add(f"{folder}/{name}" if folder else name)
+        return found
 
     def forget(self) -> None:
         """Start anew: what happened until now is known, or was our own doing."""
         self.drain()
-        self._events.clear()
-        self._opened = False
+        self._written.clear()
+        self._touched.clear()
         self._complete = True
 
     def close(self) -> None:
@@ -115,3 +122,23 @@ class WriteWatch:
             if self.works:
                 os.close(self.fd)
         self.fd = -1
+
+
+def closed(place: str) -> bool:
+    """Whether nobody has a file open for writing, and so nobody has it mapped for writing; False where unknown.
+
+    Only then does the kernel grant a lease for reading (fcntl(2), F_SETLEASE).
+    """
+    try:
+        fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.agent.protocol import MAX_ALONG, MAX_ENTRIES, MAX_NESTING, Json
+from runner.agent.protocol import FILES_ALONG, MAX_ALONG, MAX_ENTRIES, MAX_NESTING, Json
 from runner.errors import ProtocolError
 from runner.interpreter.outcomes import Observed
 from runner.interpreter.stream import Item
@@ -213,16 +213,18 @@ def _run_end(body: Json, language: str, earlier: _Changes, attachments: tuple[by
 
 
 def _contents(names: list[Any], attachments: tuple[bytes, ...], changed: list[ChangedFile]) -> dict[str, bytes]:
-    """Files that came with the end. Raises ValueError unless each is a changed one, of the size that it is said to
-    have.
+    """Files that came with the end. Raises ValueError unless they are all that are new or changed, and few, each of
+    the size that it is said to have.
     """
     if not names and not attachments:
         return {}
-    if not isinstance(names, list) or len(names) != len(attachments) or sum(map(len, attachments)) > MAX_ALONG:
+    if not isinstance(names, list) or len(names) != len(attachments):
+        raise ValueError("contents without names")
+    if len(names) > FILES_ALONG or sum(map(len, attachments)) > MAX_ALONG:
         raise ValueError("contents that were not to come")
     sizes = {change.path: change.size for change in changed if change.change != "deleted"}
     found = {paths.check_reported(name): content for name, content in zip(names, attachments, strict=True)}
-    if len(found) != len(names) or any(sizes.get(path) != len(content) for path, content in found.items()):
+    if len(found) != len(names) or {path: len(content) for path, content in found.items()} != sizes:
         raise ValueError("contents of other files")
     return found
 

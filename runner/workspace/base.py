@@ -96,6 +96,12 @@ class Store(Protocol):
     async def create(self, key: str, data: bytes) -> None:
         """Write a small object. Raises ``KeyExists``."""
 
+    async def create_in_order(self, items: Sequence[tuple[str, bytes]]) -> None:
+        """Write a few small objects, of which each is durable before the next one is there.
+
+        One that is there already stays as it is; where that is the last, ``KeyExists`` is raised.
+        """
+
     async def read(self, key: str) -> bytes:
         """A small object. Raises ``KeyMissing``."""
 

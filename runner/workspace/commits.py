@@ -9,11 +9,12 @@ from typing import Final
 from runner.errors import Conflict, NotFound, StoreFailed
 from runner.model import FileChange, FileEntry
 from runner.telemetry.logs import logger
+from runner.workspace import keys
 from runner.workspace.aside import FEW, aside
 from runner.workspace.base import KeyExists
 from runner.workspace.codec import replay
 from runner.workspace.core import Core
-from runner.workspace.cuts import Cut, cut_draft, cut_files, cut_run, seen_at, seen_by
+from runner.workspace.cuts import Cut, cut_draft, cut_files, cut_run, seen_at, seen_by, tree_at
 from runner.workspace.drafts import DraftEntry
 from runner.workspace.manifest import Cause, Manifest, VersionInfo, difference
 from runner.workspace.names import ordered
@@ -48,12 +49,14 @@ class Versions(Core):
         links: Mapping[str, str] | None = None,
         folders: Collection[str] | None = None,
         base_version: int | None = None,
+        contents: Mapping[str, bytes] | None = None,
     ) -> CommitResult:
         """Cut a version from what a run changed; without a change, none is cut.
 
         The run's sandbox had the files of ``base_version`` (default: the newest now) with draft entries up to
         ``synced_seq``. ``links`` and ``folders`` are all that the sandbox has now, None for unchanged. See
-        ``merge`` for clashes. Raises ``Conflict`` when others won four times, ``QuotaExceeded``,
+        ``merge`` for clashes. ``contents`` are few and small, by the blobs of changes that are stored with the version
+        (see ``name_contents``). Raises ``Conflict`` when others won four times, ``QuotaExceeded``,
         ``OwnedElsewhere`` when another runner has taken the sandbox since ``Owners`` gave it to this one,
         ``ProtocolError`` for changes that no honest agent reports.
         """
@@ -61,17 +64,19 @@ class Versions(Core):
         run = await aside(len(changes) + shape, Run.checked, changes, synced_seq, cause, links, folders, base_version)
         if run.is_nothing_on(self._state.tree):
             return CommitResult(self.version, self.head, {})
-        return await self.alone(lambda: self._commit(run))
+        return await self.alone(lambda: self._commit(run, contents or {}))
 
-    async def _commit(self, run: Run) -> CommitResult:
+    async def _commit(self, run: Run, contents: Mapping[str, bytes]) -> CommitResult:
         seen = await self._seen(run)
-        await self._catch_up(self.fence)
+        if not self.exclusive:
+            await self._catch_up(self.fence)
         for _ in range(1 + COMMIT_RETRIES):
             state = self._state
             size = run.size + sum(draft.size for draft in state.unfolded)
             cut, renamed = await aside(size, cut_run, state, run, seen, self._quota)
-            if cut is None or await self._write(cut, fence=self.fence):
+            if cut is None or await self._write(cut, self.fence, contents):
                 return CommitResult(self.version, self.head, renamed)
+            contents = {}  # they were stored before it was found that another writer took the number
         raise Conflict("Another runner keeps changing this conversation; its files were kept, this run's were not.")
 
     async def _seen(self, run: Run) -> dict[str, FileEntry | None]:
@@ -119,11 +124,15 @@ class Versions(Core):
         except StoreFailed as error:
             log.warning("a long draft could not be folded", conversation=self.id, cause=error.cause)
 
-    async def _write(self, cut: Cut, fence: int | None = None) -> bool:
-        """Make a version durable and the newest; False, and caught up, when another writer took its number."""
+    async def _write(self, cut: Cut, fence: int | None = None, contents: Mapping[str, bytes] | None = None) -> bool:
+        """Make a version durable and the newest; False, and caught up, when another writer took its number.
+
+        ``contents`` by blob are made durable first.
+        """
         state = self._state
+        first = [(keys.blob(self.tenant, blob), content) for blob, content in (contents or {}).items()]
         try:
-            await self._ledger.append_version(cut.manifest, state.head, cut.delta)
+            await self._ledger.append_version(cut.manifest, state.head, cut.delta, first)
         except KeyExists:
             await self._catch_up(fence)
             return False
@@ -165,6 +174,17 @@ class Versions(Core):
             return self._state.tree.copy()
         manifest = await self.manifest(version)
         return await aside(manifest.size, Tree.of, manifest)
+
+    async def picture_at(self, version: int, draft_seq: int) -> Tree:
+        """The files of a version with the draft entries up to ``draft_seq`` on top. Raises ``NotFound``."""
+        if version == self.version and draft_seq == self.draft_seq:
+            return self._state.tree.copy()
+        base = await self.manifest(version)
+        drafts = await self._ledger.drafts_after(base.draft)
+        if not base.draft <= draft_seq <= self.draft_seq:
+            raise NotFound(f"Version {version} never had {draft_seq} draft entries.")
+        size = base.size + sum(draft.size for draft in drafts)
+        return await aside(size, tree_at, base, drafts, draft_seq)
 
 
 def _changes(before: Mapping[str, FileEntry], after: Mapping[str, FileEntry]) -> list[FileChange]:

@@ -47,7 +47,9 @@ class Core:
         self.id = identifier
         self.home = ledger.home
         self.incarnation = ledger.home.rstrip("/").rpartition("/")[2]
-        self.fence: int | None = None  # set by ``Owners``: a commit is refused once another owns the sandbox
+        # Set by ``Owners``: a commit is refused once another owns the sandbox; nobody else can write to this store.
+        self.fence: int | None = None
+        self.exclusive = False
         self._store = store
         self._config = config
         self._quota = Quota.of(config)

@@ -37,9 +37,14 @@ def seen_by(run: Run, tree: Tree) -> dict[str, FileEntry | None]:
 
 def seen_at(run: Run, base: Manifest, drafts: Sequence[DraftEntry]) -> dict[str, FileEntry | None]:
     """The same where the sandbox had an older version with draft entries on top."""
+    return seen_by(run, tree_at(base, drafts, run.synced_seq))
+
+
+def tree_at(base: Manifest, drafts: Sequence[DraftEntry], seq: int) -> Tree:
+    """The files of a version with the draft entries up to ``seq`` on top."""
     tree = Tree.of(base)
-    tree.apply(draft for draft in drafts if draft.seq <= run.synced_seq)
-    return seen_by(run, tree)
+    tree.apply(draft for draft in drafts if draft.seq <= seq)
+    return tree
 
 
 def cut_run(

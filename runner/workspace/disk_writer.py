@@ -6,7 +6,8 @@ makes whatever came while it was busy does a fraction of the calls: eight conver
 moment share one sync of each folder.
 
 The order is that of a single create (``disk``): the bytes of an object are durable before its name leads to
-them, and its name before anybody is told. A file that has no name until then leaves nothing to be swept.
+them, and its name before anybody is told, and before the name of what refers to it (a version names its blobs)
+is there. A file that has no name until then leaves nothing to be swept.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,16 +32,32 @@ _NAMELESS: Final = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
 
 @dataclass(eq=False)
 class _Item:
-    """An object to be made; ``done`` is called in the thread of the loop that asked."""
+    """An object to be made."""
 
     key: str
     data: bytes
-    answer: Callable[[BaseException | None], None]
     target: str = ""
     fd: int = -1
     staged: str = ""
     there: bool = False
     error: BaseException | None = None
+
+
+@dataclass(eq=False)
+class _Chain:
+    """Objects to be made one after the other; ``answer`` tells the loop that asked, from another thread."""
+
+    items: list[_Item]
+    answer: Callable[[BaseException | None], None]
+
+    @property
+    def error(self) -> BaseException | None:
+        """What went wrong first; that the last object was there already is an error, too."""
+        for item in self.items:
+            if item.error is not None:
+                return item.error
+        last = self.items[-1]
+        return KeyExists("The object is already there.", cause=last.key) if last.there else None
 
 
 @dataclass
@@ -50,14 +67,15 @@ class Writer:
     disk: Disk
     pool: Executor
     nameless: Callable[[], bool]
-    _waiting: deque[_Item] = field(default_factory=deque)
+    _waiting: deque[_Chain] = field(default_factory=deque)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _busy: bool = False
 
-    async def create(self, key: str, data: bytes) -> None:
-        """Durable when it returns, and done to the end when the caller is cancelled.
+    async def create(self, *objects: tuple[str, bytes]) -> None:
+        """Make objects in their order: each is durable before the next one has its name.
 
-        Raises ``KeyExists``, ``StoreFailed``.
+        Durable when it returns, and done to the end when the caller is cancelled. One that is there already stays
+        as it is; where that is the last, ``KeyExists`` is raised. Raises ``StoreFailed``.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -66,7 +84,7 @@ class Writer:
             loop.call_soon_threadsafe(_settle, future, error)
 
         with self._lock:
-            self._waiting.append(_Item(key, data, answer))
+            self._waiting.append(_Chain([_Item(key, data) for key, data in objects], answer))
             begin, self._busy = not self._busy, True
         if begin:
             self.pool.submit(self._work)
@@ -75,33 +93,38 @@ class Writer:
     def _work(self) -> None:
         while True:
             with self._lock:
-                items = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
-                if not items:
+                chains: list[_Chain] = []
+                room = MOST
+                while self._waiting and (room >= len(self._waiting[0].items) or not chains):
+                    chains.append(self._waiting.popleft())
+                    room -= len(chains[-1].items)
+                if not chains:
                     self._busy = False
                     return
             try:
-                self._make(items)
+                self._make(chains)
             except BaseException as error:  # a defect of ours must not leave callers waiting
-                for item in items:
-                    item.error = item.error or error
-            for item in items:
-                item.answer(item.error)
+                for chain in chains:
+                    chain.items[0].error = chain.error or error
+            for chain in chains:
+                chain.answer(chain.error)
 
-    def _make(self, items: list[_Item]) -> None:
+    def _make(self, chains: Sequence[_Chain]) -> None:
+        items = [item for chain in chains for item in chain.items]
         try:
             for item in items:
                 self._try(item, self._write)
             for item in items:
                 self._try(item, self._sync)
-            for item in items:
-                self._try(item, self._link)
-            self._sync_folders(items)
+            for step in range(max(len(chain.items) for chain in chains)):
+                # An error anywhere in a chain ends it before its next object gets a name.
+                named = [chain.items[step] for chain in chains if step < len(chain.items) and chain.error is None]
+                for item in named:
+                    self._try(item, self._link)
+                self._sync_folders(named)
         finally:
             for item in items:
                 self._clean(item)
-        for item in items:
-            if item.there and item.error is None:
-                item.error = KeyExists("The object is already there.", cause=item.key)
 
     @staticmethod
     def _try(item: _Item, step: Callable[[_Item], None]) -> None:

@@ -69,6 +69,16 @@ class Executions(Core):
             None if end is None else await _decode(end, wanted[1]),
         )
 
+    async def unended(self) -> list[str]:
+        """Executions that were begun and have no outcome, in the order of their ids."""
+        self._check_alive()
+        names: list[str] = []
+        while page := await self._store.names(keys.executions(self.home), names[-1] if names else ""):
+            names += page
+        ended = {name.removesuffix(keys.END) for name in names if name.endswith(keys.END)}
+        begun = [name.removesuffix(keys.BEGIN) for name in names if name.endswith(keys.BEGIN)]
+        return [name for name in begun if name not in ended]
+
     async def claim(self, key: str, payload: Mapping[str, Any], generation: int = 1) -> Json | None:
         """Claim an idempotency key: None when it is ours now, durably; else what the first claim said.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -150,13 +150,19 @@ class Ledger:
         data = await aside(entry.size, encode_draft, entry)
         await self._store.create(keys.draft(self.home, entry.seq), data)
 
-    async def append_version(self, manifest: Manifest, before: Manifest | None, delta: Delta) -> None:
-        """Durable when it returns; ``KeyExists`` when another writer took the number."""
+    async def append_version(
+        self,
+        manifest: Manifest,
+        before: Manifest | None,
+        delta: Delta,
+        first: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """Durable when it returns; ``KeyExists`` when another writer took the number. ``first`` is stored before it."""
         whole = before is None or manifest.version == whole_at(manifest.version)
         size = len(manifest.files) if whole else len(delta.put) + len(delta.removed)
         size += len(manifest.links) + len(manifest.folders)
         data = await aside(size, encode_manifest, manifest, before, delta)
-        await self._store.create(keys.version(self.home, manifest.version), data)
+        await self._store.create_in_order([*first, (keys.version(self.home, manifest.version), data)])
 
     async def bury(self) -> None:
         """Write the tombstone, durably. May be called again."""

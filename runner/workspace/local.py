@@ -135,7 +135,11 @@ class LocalStore:
 
     async def create(self, key: str, data: bytes) -> None:
         """Write a small object."""
-        await self._writer.create(key, data)
+        await self._writer.create((key, data))
+
+    async def create_in_order(self, items: Sequence[tuple[str, bytes]]) -> None:
+        """Write a few small objects, one after the other, in one go."""
+        await self._writer.create(*items)
 
     async def read(self, key: str) -> bytes:
         """A small object."""

@@ -91,7 +91,7 @@ class LocalStaging:
         if self._in_file:
             await self._hop(self._commit, key)
         else:
-            await self._writer.create(key, b"".join(self._take()))
+            await self._writer.create((key, b"".join(self._take())))
         return digest
 
     @property

@@ -100,6 +100,7 @@ class Owners:
         """
         if workspace.purged:
             raise NotFound("The conversation was deleted.")
+        workspace.exclusive = self._exclusive
         if self._exclusive and workspace.fence is not None:
             return workspace.fence
         if not self._exclusive:

@@ -162,8 +162,17 @@ class Uploads(Core):
         self, contents: Sequence[bytes], recent: Mapping[str, str] | None = None
     ) -> list[tuple[str, int, str]]:
         """``adopt_blob`` for many small contents at once, in their order."""
+        found, fresh = self.name_contents(contents, recent)
+        if fresh:
+            await self._store.create_many([(keys.blob(self.tenant, blob), content) for blob, content in fresh.items()])
+        return found
+
+    def name_contents(
+        self, contents: Sequence[bytes], recent: Mapping[str, str] | None = None
+    ) -> tuple[list[tuple[str, int, str]], dict[str, bytes]]:
+        """As ``adopt_contents``, but stores nothing; and the contents that ``commit`` has to store, by their blobs."""
         blobs = dict(recent or {})
-        fresh: list[tuple[str, bytes]] = []
+        fresh: dict[str, bytes] = {}
         found: list[tuple[str, int, str]] = []
         for content in contents:
             digest = hashlib.sha256(content).hexdigest()
@@ -171,11 +180,9 @@ class Uploads(Core):
                 known = self._state.blobs.find(digest, self.version)
                 blobs[digest] = keys.new_blob(digest) if known is None else known[0]
                 if known is None:
-                    fresh.append((keys.blob(self.tenant, blobs[digest]), content))
+                    fresh[blobs[digest]] = content
             found.append((digest, len(content), blobs[digest]))
-        if fresh:
-            await self._store.create_many(fresh)
-        return found
+        return found, fresh
 
     async def _keep(self, staging: Staging, digest: Digest) -> str:
         known = self._state.blobs.find(digest.sha256, self.version)

@@ -13,7 +13,7 @@ import pytest
 from runner.agent.protocol import Json
 from runner.agent.report import PIECE_BYTES, split
 from runner.agent.tree import Tree
-from runner.agent.writes import WriteWatch
+from runner.agent.writes import WriteWatch, closed
 
 
 @pytest.fixture
@@ -234,14 +234,43 @@ def test_a_write_through_a_mapping_that_was_closed_is_seen(tree: Tree, watch: Wr
     found = tree.scan()
     watch.follow(found.folders)
     seen = watch.look()
-    assert (seen.written, seen.opened, seen.complete) == ({"moved/f"}, True, True)
+    assert seen == ({"moved/f"}, {"moved/f"}, True)
     watch.forget()
     Path(tree.root, "moved/f").read_bytes()
-    assert watch.look() == (set(), True, True)
+    assert watch.look() == (set(), {"moved/f"}, True)
     watch.forget()
     os.listdir(Path(tree.root, "moved"))
-    assert watch.look() == (set(), False, True)
+    assert watch.look() == (set(), set(), True)
     watch.close()
+
+
+def test_every_name_that_an_open_file_may_have_is_told(tree: Tree, watch: WriteWatch) -> None:
+    put(tree, "sub/f", b"1")
+    put(tree, "sub/g", b"2")
+    look(tree)
+    watch.follow(tree.folders)
+    watch.forget()
+    sub = Path(tree.root, "sub")
+    os.link(sub / "f", Path(tree.root, "linked"))
+    (sub / "g").rename(Path(tree.root, "renamed"))
+    assert watch.look().touched == {"linked", "sub/g", "renamed"}
+    watch.close()
+
+
+def test_a_file_is_closed_when_nobody_can_write_to_it_any_more(tmp_path: Path) -> None:
+    place = tmp_path / "f"
+    place.write_bytes(b"1" * 4096)
+    assert closed(str(place))
+    with open(place, "r+b") as file:
+        assert not closed(str(place))
+        mapped = mmap.mmap(file.fileno(), 0)
+    assert not closed(str(place))
+    mapped.close()
+    assert closed(str(place))
+    with open(place, "rb") as read, mmap.mmap(read.fileno(), 0, access=mmap.ACCESS_READ):
+        assert closed(str(place))
+    assert closed(str(tmp_path / "missing"))
+    assert not closed(str(tmp_path))  # it cannot be told
 
 
 def test_too_many_events_are_noticed(tree: Tree, watch: WriteWatch) -> None:

@@ -83,3 +83,17 @@ def test_two_views_of_one_measurement_share_it(tmp_path: Path) -> None:
         return 7
 
     assert (lab.once("a", work), lab.once("a", work), len(calls)) == (7, 7, 1)
+
+
+def test_rows_of_an_engine_that_does_not_answer_are_left_out_and_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "MEASURES", {"docker_run": lambda _: Sample((4.0,))})
+    path = tmp_path / "bench.json"
+    monkeypatch.setattr(command.containers, "missing", lambda: "no daemon answers")
+    assert command.main(["--only", "docker_run", "--json", str(path)]) == 0
+    assert "left out: no daemon answers" in capsys.readouterr().out
+    assert json.loads(path.read_text())["rows"] == []
+    monkeypatch.setattr(command.containers, "missing", lambda: "")
+    assert command.main(["--only", "docker_run", "--json", str(path)]) == 0
+    assert [row["row"] for row in json.loads(path.read_text())["rows"]] == ["docker_run"]

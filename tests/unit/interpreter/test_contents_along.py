@@ -27,9 +27,10 @@ def reported(**sizes: int) -> dict[str, Any]:
 
 
 def test_they_are_taken_by_name() -> None:
-    end = EventReader("python", 0).read(Item({**reported(a=1, b=2, c=3), "contents": ["c", "a"]}, (b"ccc", b"a")))
+    body = {**reported(a=1, b=2, c=3), "contents": ["c", "a", "b"]}
+    end = EventReader("python", 0).read(Item(body, (b"ccc", b"a", b"bb")))
     assert isinstance(end, RunEnd)
-    assert end.contents == {"c": b"ccc", "a": b"a"}
+    assert end.contents == {"c": b"ccc", "a": b"a", "b": b"bb"}
     assert [change.path for change in end.changes] == ["a", "b", "c", "gone"]
 
 
@@ -45,13 +46,22 @@ def test_they_are_taken_by_name() -> None:
         ("a", (b"x",)),
         ([["a"]], (b"x",)),
         (None, (b"x",)),
-        (["big"], (bytes(MAX_ALONG + 1),)),
     ],
 )
 def test_anything_else_ends_the_sandbox(names: object, contents: tuple[bytes, ...]) -> None:
-    body = {**reported(a=1, big=MAX_ALONG + 1), "contents": names}
+    refused(reported(a=1), names, contents)
+
+
+def test_they_are_all_or_none_and_few() -> None:
+    refused(reported(a=1, b=1), ["a"], (b"x",))
+    refused(reported(big=MAX_ALONG + 1), ["big"], (bytes(MAX_ALONG + 1),))
+    many = {f"f{n}": 0 for n in range(FILES_ALONG + 1)}
+    refused(reported(**many), list(many), (b"",) * len(many))
+
+
+def refused(report: dict[str, Any], names: object, contents: tuple[bytes, ...]) -> None:
     with pytest.raises(ProtocolError):
-        EventReader("python", 0).read(Item(body, contents))
+        EventReader("python", 0).read(Item({**report, "contents": names}, contents))
 
 
 async def test_the_agent_sends_what_is_small_and_no_more(tmp_path: Path) -> None:

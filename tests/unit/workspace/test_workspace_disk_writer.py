@@ -63,14 +63,14 @@ async def outcomes(*work: Any) -> list[BaseException | None]:
 async def test_bytes_are_synced_before_their_name_and_the_name_before_the_answer(
     writer: Writer, calls: list[str]
 ) -> None:
-    await writer.create("t/a/1", b"one")
+    await writer.create(("t/a/1", b"one"))
     assert content(writer, "t/a/1") == b"one"
     assert calls == ["sync file", "sync objects", "sync t", "link", "sync a"]
     assert os.listdir(writer.disk.staging) == []
 
 
 async def test_what_waits_is_made_together(writer: Writer, calls: list[str]) -> None:
-    await writer.create("t/a/0", b"")
+    await writer.create(("t/a/0", b""))
     calls.clear()
     held = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ async def test_what_waits_is_made_together(writer: Writer, calls: list[str]) -> 
         asyncio.run_coroutine_threadsafe(held.wait(), loop).result(10)
 
     writer.pool.submit(hold)
-    waiting = [asyncio.create_task(writer.create(f"t/a/{n}", b"%d" % n)) for n in range(1, 6)]
+    waiting = [asyncio.create_task(writer.create((f"t/a/{n}", b"%d" % n))) for n in range(1, 6)]
     await asyncio.sleep(0)
     held.set()
     await asyncio.gather(*waiting)
@@ -87,11 +87,49 @@ async def test_what_waits_is_made_together(writer: Writer, calls: list[str]) -> 
     assert [content(writer, f"t/a/{n}") for n in range(1, 6)] == [b"%d" % n for n in range(1, 6)]
 
 
+async def test_objects_in_order_get_their_names_one_after_the_other(writer: Writer, calls: list[str]) -> None:
+    await writer.create(("t/a/0", b""), ("t/v/0", b""))
+    calls.clear()
+    await writer.create(("t/a/1", b"1"), ("t/a/2", b"2"), ("t/v/1", b"3"))
+    assert calls == ["sync file"] * 3 + ["link", "sync a", "link", "sync a", "link", "sync v"]
+    assert [content(writer, key) for key in ("t/a/1", "t/a/2", "t/v/1")] == [b"1", b"2", b"3"]
+
+
+async def test_only_the_last_in_order_must_be_new(writer: Writer) -> None:
+    await writer.create(("t/a/1", b"1"))
+    await writer.create(("t/a/1", b"again"), ("t/v/1", b"one"))
+    assert (content(writer, "t/a/1"), content(writer, "t/v/1")) == (b"1", b"one")
+    (error,) = await outcomes(writer.create(("t/a/2", b"2"), ("t/v/1", b"two")))
+    assert isinstance(error, KeyExists)
+    assert (content(writer, "t/a/2"), content(writer, "t/v/1")) == (b"2", b"one")
+
+
+@pytest.mark.parametrize(("step", "nth", "there"), [("fsync", 2, 0), ("link", 1, 0), ("link", 2, 1)])
+async def test_nothing_has_a_name_before_what_comes_before_it(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, step: str, nth: int, there: int
+) -> None:
+    await writer.create(("t/a/0", b""), ("t/v/0", b""))
+    real: Callable[..., Any] = getattr(os, step)
+    count = 0
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == nth:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(os, step, failing)
+    found = await outcomes(writer.create(("t/a/1", b"1"), ("t/v/1", b"2")))
+    assert [type(one) for one in found] == [StoreFailed]
+    assert [Path(writer.disk.path(key)).exists() for key in ("t/a/1", "t/v/1")] == [bool(there), False]
+
+
 async def test_each_has_an_outcome_of_its_own(writer: Writer) -> None:
-    await writer.create("t/a/taken", b"first")
+    await writer.create(("t/a/taken", b"first"))
     found = await outcomes(
-        writer.create("t/a/1", b"1"), writer.create("t/a/taken", b"second"), writer.create("../x", b""),
-        writer.create("t/b/2", b"2"), writer.create("t/b/2", b"3"),
+        writer.create(("t/a/1", b"1")), writer.create(("t/a/taken", b"second")), writer.create(("../x", b"")),
+        writer.create(("t/b/2", b"2")), writer.create(("t/b/2", b"3")),
     )  # fmt: skip
     assert [type(one) for one in found] == [type(None), KeyExists, StoreFailed, type(None), KeyExists]
     assert (content(writer, "t/a/taken"), content(writer, "t/b/2")) == (b"first", b"2")
@@ -102,7 +140,7 @@ async def test_each_has_an_outcome_of_its_own(writer: Writer) -> None:
 async def test_a_step_that_fails_costs_its_own_object_only(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    await writer.create("t/a/0", b"")
+    await writer.create(("t/a/0", b""))
     target: Any = disk_writer if step == "write_all" else os
     real: Callable[..., Any] = getattr(target, step)
     count = 0
@@ -115,39 +153,39 @@ async def test_a_step_that_fails_costs_its_own_object_only(
         return real(*arguments, **options)
 
     monkeypatch.setattr(target, step, failing)
-    found = await outcomes(*(writer.create(f"t/a/{n}", b"%d" % n) for n in range(1, 4)))
+    found = await outcomes(*(writer.create((f"t/a/{n}", b"%d" % n)) for n in range(1, 4)))
     assert [type(one) for one in found].count(StoreFull) == 1
     for number, one in enumerate(found, 1):
         assert Path(writer.disk.path(f"t/a/{number}")).exists() is (one is None)
     monkeypatch.undo()
     assert os.listdir(writer.disk.staging) == []
-    await writer.create("t/a/9", b"9")
+    await writer.create(("t/a/9", b"9"))
 
 
 async def test_names_that_cannot_be_made_durable_are_not_told(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    await writer.create("t/a/0", b"")
+    await writer.create(("t/a/0", b""))
 
     def broken(folder: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(disk_writer, "sync_folder", broken)
-    (error,) = await outcomes(writer.create("t/a/1", b"1"))
+    (error,) = await outcomes(writer.create(("t/a/1", b"1")))
     assert type(error) is StoreFailed
 
 
 async def test_a_caller_who_leaves_stops_nothing(writer: Writer) -> None:
-    task = asyncio.create_task(writer.create("t/a/1", b"1"))
+    task = asyncio.create_task(writer.create(("t/a/1", b"1")))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await writer.create("t/a/2", b"2")
+    await writer.create(("t/a/2", b"2"))
     assert content(writer, "t/a/1") == b"1"
 
 
 async def test_a_folder_that_was_removed_is_made_again(writer: Writer) -> None:
-    await writer.create("t/a/1", b"1")
+    await writer.create(("t/a/1", b"1"))
     os.unlink(writer.disk.path("t/a/1"))
     os.rmdir(writer.disk.path("t/a"))
-    await writer.create("t/a/1", b"again")
+    await writer.create(("t/a/1", b"again"))
     assert content(writer, "t/a/1") == b"again"

@@ -92,6 +92,12 @@ class MemoryStore:
             raise KeyExists("there already", cause=key)
         self.objects_now[key] = data
 
+    async def create_in_order(self, items: Sequence[tuple[str, bytes]]) -> None:
+        for key, data in items[:-1]:
+            with suppress(KeyExists):
+                await self.create(key, data)
+        await self.create(*items[-1])
+
     async def read(self, key: str) -> bytes:
         await self._turn()
         if key not in self.objects_now:
