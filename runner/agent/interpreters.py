@@ -267,7 +267,14 @@ class Interpreters:
         """The end of its channel comes before its death is known; only one that lives on has closed it itself."""
         interpreter.broken = True
         self.ignore(interpreter)
-        self._loop.later(_DEATH_S, lambda: None if interpreter.dead else self._break(interpreter, _CLOSED))
+        self._loop.later(_DEATH_S, lambda: self._judge(interpreter))
+
+    def _judge(self, interpreter: Interpreter) -> None:
+        """A busy host may take long over a death: it is waited for as long as the kernel is at it."""
+        if not interpreter.dead and system.dying(interpreter.pid):
+            self._loop.later(_DEATH_S, lambda: self._judge(interpreter))
+        elif not interpreter.dead:
+            self._break(interpreter, _CLOSED)
 
     def _break(self, interpreter: Interpreter, why: str) -> None:
         interpreter.broken = True

@@ -6,15 +6,18 @@ import hashlib
 import io
 import os
 import tarfile
-import time
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.runner import Chat, running
+from tests.support.runner import Chat, Runner, running
+from tests.support.waiting import until
+
+Place = tuple[Runner, Chat, Path]
 
 
 def get(chat: Chat, **params: Any) -> httpx.Response:
@@ -64,15 +67,24 @@ def rss_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """A service whose memory and store are looked at from outside."""
+    with running(tmp_path_factory.mktemp("archives"), SANDBOX_POOL_SIZE="0") as service:
+        yield service
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Any:
-    """A service of its own, whose memory and store are looked at from outside."""
-    with running(tmp_path, SANDBOX_POOL_SIZE="0") as service, service.client() as http:
-        yield service, Chat(http), tmp_path
+def place(watched: Runner) -> Iterator[Place]:
+    """That service, a conversation of its own, and the service's data."""
+    with watched.client() as http:
+        chat = Chat(http)
+        yield watched, chat, watched.data
+        chat.purge()
 
 
 @pytest.mark.parametrize("format", ["zip", "tar.gz"])
-def test_memory_is_flat(place: Any, format: str) -> None:
+def test_memory_is_flat(place: Place, format: str) -> None:
     service, chat, _ = place
     block = os.urandom(1 << 20)
     for number in range(6):
@@ -87,7 +99,7 @@ def test_memory_is_flat(place: Any, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", ["zip", "tar.gz"])
-def test_a_lost_file_breaks_the_archive_visibly(place: Any, format: str) -> None:
+def test_a_lost_file_breaks_the_archive_visibly(place: Place, format: str) -> None:
     _, chat, data = place
     for name in ("a.bin", "b.bin", "c.bin"):
         chat.put(name, name.encode() + os.urandom(300_000))
@@ -111,7 +123,7 @@ def test_a_lost_file_breaks_the_archive_visibly(place: Any, format: str) -> None
                 archive.getnames()
 
 
-def test_leaving_frees_everything(place: Any) -> None:
+def test_leaving_frees_everything(place: Place) -> None:
     service, chat, _ = place
     for number in range(4):
         chat.put(f"{number}.bin", os.urandom(8 << 20))
@@ -125,8 +137,5 @@ def test_leaving_frees_everything(place: Any) -> None:
         with chat.http.stream("GET", f"/v1/conversations/{chat.id}/archive") as answer:
             assert next(answer.iter_raw())
             answer.close()
-    deadline = time.monotonic() + 10
-    while blobs():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not blobs(), "all are closed")
     assert len(get(chat).content) > 32 << 20

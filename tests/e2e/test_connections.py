@@ -9,13 +9,14 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from runner.api.connections import MAX_PIPELINED
 from tests.support.runner import Chat, Runner, running
+from tests.support.waiting import until
 
 MAX_CONNECTIONS = 40
 HEAD_TIMEOUT_S = 1.0
@@ -64,14 +65,6 @@ def problem(answer: bytes) -> tuple[int, str, str]:
     assert document["status"] == int(start.split()[1])
     assert document["request_id"]
     return document["status"], document["code"], document["detail"]
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
-    """Until it is true; the test fails when it does not become so."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def sockets_of(runner: Runner) -> int:
@@ -123,7 +116,7 @@ def test_half_a_head_is_answered_408(strict: Runner, part: bytes) -> None:
     with connect(strict) as sock:
         sock.sendall(part)
         assert problem(until_closed(sock))[:2] == (408, "timeout")
-    assert HEAD_TIMEOUT_S * 0.9 < time.monotonic() - began < HEAD_TIMEOUT_S + 3
+    assert HEAD_TIMEOUT_S * 0.9 < time.monotonic() - began < HEAD_TIMEOUT_S + 10
 
 
 @pytest.mark.parametrize("part", [b"", b"\r\n"])
@@ -169,7 +162,7 @@ def test_a_connection_too_many_is_told_so_and_room_comes_back(strict: Runner) ->
         except httpx.TransportError:
             return False
 
-    wait_for(answers)
+    until(answers, "there is room again")
 
 
 def test_requests_sent_ahead_are_served_in_order_and_bounded(strict: Runner) -> None:
@@ -254,8 +247,8 @@ def test_a_client_who_takes_nothing_of_its_answer_is_cut_off(strict: Runner) -> 
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.connect(("127.0.0.1", strict.port))
             sock.sendall(head(strict, "GET", f"/v1/conversations/{chat.id}/files/uploads/large"))
-            wait_for(lambda: sockets_of(strict) == before + 1)
-            wait_for(lambda: sockets_of(strict) == before)
+            until(lambda: sockets_of(strict) == before + 1, "it is connected")
+            until(lambda: sockets_of(strict) == before, "it is cut off")
         assert chat.get("uploads/large").content == b"x" * (32 << 20)
 
 
@@ -302,4 +295,4 @@ def test_slow_clients_do_not_keep_others_waiting(runner: Runner) -> None:
         finally:
             stop.set()
             thread.join()
-    assert sorted(times)[45] < 0.25
+    assert sorted(times)[45] < 0.8  # who waits for a byte of one of them waits for a second

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from tests.support import events
+from tests.support.events import begin, executing, interrupt
 from tests.support.runner import Chat, running
-
-EVENTS = events.EVENTS
+from tests.support.waiting import until
 
 
 def url(chat: Chat, execution_id: str, rest: str = "") -> str:
@@ -28,15 +23,6 @@ def status(chat: Chat, execution_id: str) -> dict[str, Any]:
     return found
 
 
-@contextmanager
-def executing(chat: Chat, code: str, **fields: Any) -> Iterator[httpx.Response]:
-    """A run whose events are being told."""
-    body = {"code": code, **fields}
-    with chat.http.stream("POST", f"/v1/conversations/{chat.id}/execute", json=body, headers=EVENTS) as answer:
-        assert answer.status_code == 200
-        yield answer
-
-
 def follow(
     chat: Chat, execution_id: str, after: int | None = None, headers: dict[str, str] | None = None
 ) -> list[events.Told]:
@@ -46,32 +32,14 @@ def follow(
         return list(events.read(answer))
 
 
-def begin(chat: Chat, code: str, until: str = "started", **fields: Any) -> str:
-    """Begin a run, leave after an event of this name, and give its id."""
-    with executing(chat, code, **fields) as answer:
-        for name, body in events.read(answer):
-            if name == until:
-                assert answer.headers["x-execution-id"] == body["execution_id"]
-                return str(body["execution_id"])
-    raise AssertionError("the run ended before")
-
-
-def eventually(holds: Callable[[], bool], limit_s: float = 30) -> None:
-    deadline = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to be in time"
-        time.sleep(0.02)
-
-
 def test_a_run_is_followed_again_while_it_goes_on_and_afterwards(chat: Chat) -> None:
     chat.ok("import time")
     run = begin(chat, "print('one')\ntime.sleep(60)", until="stdout")
     assert status(chat, run) == {"execution_id": run, "status": "running", "events": 2, "result": None}
-    seen: list[events.Told] = []
-    thread = threading.Thread(target=lambda: seen.extend(follow(chat, run, 1)))
-    thread.start()
-    assert chat.http.post(f"/v1/conversations/{chat.id}/interrupt").json() == {"interrupted": True}
-    thread.join(30)
+    following = chat.http.stream("GET", url(chat, run, "/events"), params={"after": "1"})
+    with following as answer:  # that is while the run goes on
+        interrupt(chat, run)
+        seen = list(events.read(answer))
     assert [(name, body["seq"]) for name, body in seen][:1] == [("stdout", 2)]
     assert seen[-1][0] == "done"
     result = seen[-1][1]["result"]
@@ -131,7 +99,7 @@ def test_a_listener_who_does_not_read_neither_slows_the_run_nor_gets_a_gap(chat:
     with executing(chat, code) as answer:
         run = answer.headers["x-execution-id"]
         began = time.monotonic()
-        eventually(lambda: status(chat, run)["status"] == "ended")
+        until(lambda: status(chat, run)["status"] == "ended", "the run ends", 60)
         took = time.monotonic() - began
         seen = list(events.read(answer))
     assert took < 3 * usual + 2  # the listener had read nothing yet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from tests.support import events
 from tests.support.runner import Chat
 
 
@@ -102,17 +103,16 @@ def test_a_touch_is_no_change_and_a_rewrite_is(chat: Chat) -> None:
 
 
 def test_upload_during_a_run_keeps_its_name(chat: Chat) -> None:
-    import threading
-
-    chat.ok("import time, pathlib")
-    results = []
-    code = "pathlib.Path('go').touch()\ntime.sleep(1.5)\nopen('same.txt', 'w').write('run')"
-    thread = threading.Thread(target=lambda: results.append(chat.ok(code)))
-    thread.start()
-    assert chat.put("same.txt", b"upload").status_code in (200, 201)
-    thread.join()
+    code = "import time\ntry:\n print('on')\n time.sleep(100)\nexcept KeyboardInterrupt: pass\n"
+    code += "open('same.txt', 'w').write('run')"
+    with events.executing(chat, code) as answer:
+        told = events.read(answer)
+        assert any(name == "stdout" for name, _ in told)
+        assert chat.put("same.txt", b"upload").status_code == 201
+        events.interrupt(chat, answer.headers["x-execution-id"])  # only now it writes
+        (result,) = [body["result"] for name, body in told if name == "done"]
     assert chat.get("same.txt").content == b"upload"
-    (renamed,) = [f for f in results[0]["files"] if f.get("renamed_from") == "same.txt"]
+    (renamed,) = [f for f in result["files"] if f.get("renamed_from") == "same.txt"]
     assert chat.get(renamed["path"]).content == b"run"
     assert chat.ok("print(open('same.txt').read())")["stdout"] == "upload\n"
 

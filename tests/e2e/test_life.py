@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 
+from tests.support import events, sandboxes
 from tests.support.runner import Chat, running
+from tests.support.waiting import aside, queued, until
 
 
 def test_sigkill_of_the_service_loses_no_file(tmp_path: Path) -> None:
-    with running(tmp_path, SANDBOX_POOL_SIZE="1") as service:
+    with running(tmp_path, SANDBOX_POOL_SIZE="0") as service:
         with service.client() as http:
             chat = Chat(http)
             chat.ok("x = 1\nopen('outputs/made.txt', 'w').write('made')")
@@ -40,10 +37,7 @@ def test_no_process_outlives_a_killed_service(tmp_path: Path) -> None:
         born = descendants(service.pid)
         assert len(born) >= 4  # the launcher, the agent, the template, an interpreter
         service.kill()
-        deadline = time.monotonic() + 5
-        while born & living() and time.monotonic() < deadline:
-            continue
-        assert not born & living()
+        until(lambda: not born & living(), "what the service had started is gone")
         service.start()
         assert not [p for p in (tmp_path / "run").glob("*.json") if _old(p, service.pid)]
 
@@ -132,18 +126,14 @@ def test_killing_everything_in_reach_costs_nothing(chat: Chat) -> None:
 
 def test_a_sandbox_killed_from_outside_costs_its_run_and_nothing_stored(tmp_path: Path) -> None:
     with running(tmp_path, SANDBOX_POOL_SIZE="0") as service, service.client() as http:
-        chat, results = Chat(http), []
+        chat = Chat(http)
         chat.ok("import time\nopen('before.txt', 'w').write('1')")
-        code = "open('after.txt', 'w').write('2')\ntime.sleep(60)"
-        thread = threading.Thread(target=lambda: results.append(chat.run(code)))
-        thread.start()
-        deadline = time.monotonic() + 20
-        while thread.is_alive() and time.monotonic() < deadline:
-            for child in Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split():
-                os.kill(int(child), signal.SIGKILL)
-            thread.join(0.2)
-        thread.join(20)
-        assert (results[0]["outcome"], results[0]["interpreter"]) == ("crashed", "lost")
+        with events.executing(chat, "open('after.txt', 'w').write('2')\nprint('on')\ntime.sleep(100)") as answer:
+            told = events.read(answer)
+            assert any(name == "stdout" for name, _ in told)
+            sandboxes.kill_all(service)
+            (result,) = [body["result"] for name, body in told if name == "done"]
+        assert (result["outcome"], result["interpreter"]) == ("crashed", "lost")
         after = chat.ok("import os; print(open('before.txt').read(), os.path.exists('after.txt'))")
         assert (after["stdout"], after["interpreter"]) == ("1 False\n", "new")
 
@@ -160,62 +150,47 @@ def test_a_purged_conversation_leaves_nothing_to_the_next_of_its_name(http: http
 
 def test_purge_stops_what_runs_and_what_waits(http: httpx.Client) -> None:
     chat = Chat(http)
-    chat.ok("import time")
     url = f"/v1/conversations/{chat.id}/execute"
-    answers: list[httpx.Response] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(http.post(url, json={"code": "time.sleep(20)"})))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    while not http.get(f"/v1/conversations/{chat.id}").json()["live"]:
-        continue
-    began = time.monotonic()
-    chat.purge()
-    for thread in threads:
-        thread.join(10)
-    assert time.monotonic() - began < 8
-    assert len(answers) == 4
-    assert http.get(f"/v1/conversations/{chat.id}").status_code in (200, 404)
+    with events.executing(chat, "import time; time.sleep(100)") as answer:
+        told = events.read(answer)
+        assert next(told)[0] == "started"
+        waiting = [aside(lambda: http.post(url, json={"code": "open('ran', 'w')"})) for _ in range(3)]
+        queued(http, 3)
+        began = time.monotonic()
+        chat.purge()
+        assert http.get(f"/v1/conversations/{chat.id}").status_code == 404
+        (ended,) = [body["result"]["outcome"] for name, body in told if name == "done"]
+    assert ended == "interrupted"
+    assert {one.result(30).status_code for one in waiting} == {404}
+    assert time.monotonic() - began < 50  # nobody has waited for the run's own end
+    assert http.get(f"/v1/conversations/{chat.id}").status_code == 404
 
 
 def test_a_run_that_waits_for_its_sandbox_can_be_interrupted(tmp_path: Path) -> None:
     with running(tmp_path, SANDBOX_POOL_SIZE="0") as service, service.client() as http:
-        chat, results = Chat(http), []
-        http.put(f"/v1/conversations/{chat.id}")
-        thread = threading.Thread(target=lambda: results.append(chat.run("open('ran.txt', 'w')")))
-        thread.start()
-        deadline = time.monotonic() + 10
-        interrupted = False
-        while not interrupted and time.monotonic() < deadline:
-            interrupted = http.post(f"/v1/conversations/{chat.id}/interrupt").json()["interrupted"]
-        thread.join(20)
-        assert results[0]["outcome"] == "interrupted"
+        chat = Chat(http)
+        with events.executing(chat, "open('ran.txt', 'w')") as answer:  # the answer begins before the sandbox is there
+            events.interrupt(chat, answer.headers["x-execution-id"])
+            (name, body), *more = events.read(answer)
+        assert (name, body["result"]["outcome"], more) == ("done", "interrupted", [])
         assert chat.files() == []
 
 
 def test_a_small_cap_full_of_spares_still_serves(tmp_path: Path) -> None:
     with running(tmp_path, SANDBOX_POOL_SIZE="2", SANDBOX_MAX_SESSIONS="2") as service, service.client() as http:
         first, second = Chat(http), Chat(http)
-        thread = threading.Thread(target=first.ok, args=("import time; time.sleep(3)",))
-        thread.start()
+        until(lambda: http.get("/healthz").json()["pool"]["ready"] == 2, "the cap is full of spares", 90)
+        held = events.begin(first, "import time; time.sleep(100)")
         assert second.ok("print(2)")["stdout"] == "2\n"
-        thread.join()
+        events.interrupt(first, held)
 
 
 def test_a_stop_interrupts_runs_and_stores_their_files(tmp_path: Path) -> None:
     with running(tmp_path, SANDBOX_POOL_SIZE="0", SANDBOX_STOP_GRACE_SECONDS="0.5") as service:
         with service.client() as http:
             chat = Chat(http)
-            chat.ok("import time")
-            body = {"code": "open('t.txt', 'w').write('1')\nprint('on')\ntime.sleep(60)"}
-            headers = {"Accept": "text/event-stream"}
-            url = f"/v1/conversations/{chat.id}/execute"
-            with http.stream("POST", url, json=body, headers=headers) as answer:
-                for line in answer.iter_lines():
-                    if '"on' in line:
-                        break
+            code = "open('t.txt', 'w').write('1')\nprint('on')\nimport time; time.sleep(100)"
+            events.begin(chat, code, until="stdout")
         assert service.stop(60) == 0
         service.start()
         with service.client() as http:
@@ -226,27 +201,24 @@ def test_a_stop_lets_runs_finish_and_answers_them_and_nothing_new(tmp_path: Path
     with running(tmp_path, SANDBOX_POOL_SIZE="0", SANDBOX_STOP_GRACE_SECONDS="60") as service:
         with service.client() as http:
             first, other = Chat(http), Chat(http)
-            first.ok("import time")
-            results: list[dict[str, Any]] = []
-            run = threading.Thread(target=lambda: results.append(first.run("time.sleep(5)\nprint('end')")))
-            run.start()
-            queued: list[httpx.Response] = []
-            url = f"/v1/conversations/{first.id}/execute"
-            late = threading.Thread(target=lambda: queued.append(http.post(url, json={"code": "1"})))
-            late.start()
-            until(lambda: waiting(http) == 1)
+            url = f"/v1/conversations/{first.id}"
+            http.put(url)
+            run = aside(lambda: first.run("import time; time.sleep(5)\nprint('end')"))
+            until(lambda: http.get(url).json()["live"], "the run has its conversation and a sandbox")
+            late = aside(lambda: http.post(f"{url}/execute", json={"code": "1"}))
+            queued(http, 1)
             assert service.process is not None
             service.process.send_signal(signal.SIGTERM)
-            until(lambda: http.get("/readyz").status_code == 503)
+            until(lambda: http.get("/readyz").status_code == 503, "it stops")
             assert http.get("/readyz").json()["status"] == "stopping"
             assert http.get("/livez").status_code == 200
             refused = http.post(f"/v1/conversations/{other.id}/execute", json={"code": "1"})
             assert (refused.status_code, refused.json()["code"]) == (503, "stopping")
             assert int(refused.headers["retry-after"]) >= 1
-            late.join(10)
-            assert (queued[0].status_code, queued[0].json()["code"]) == (503, "stopping")
-            run.join(30)
-            assert (results[0]["outcome"], results[0]["stdout"]) == ("ok", "end\n")
+            turned_away = late.result(30)
+            assert (turned_away.status_code, turned_away.json()["code"]) == (503, "stopping")
+            result = run.result(30)
+            assert (result["outcome"], result["stdout"]) == ("ok", "end\n")
         assert service.stop(30) == 0
 
 
@@ -254,29 +226,11 @@ def test_a_run_that_a_stop_interrupts_is_answered(tmp_path: Path) -> None:
     with running(tmp_path, SANDBOX_POOL_SIZE="0", SANDBOX_STOP_GRACE_SECONDS="0.2") as service:
         with service.client() as http:
             chat = Chat(http)
-            url = f"/v1/conversations/{chat.id}/execute"
-            body = {"code": "open('a', 'w')\nprint('on')\nimport time; time.sleep(100)"}
-            events: list[str] = []
-            with http.stream("POST", url, json=body, headers={"Accept": "text/event-stream"}) as answer:
-                for line in answer.iter_lines():
-                    events.append(line)
-                    if '"on' in line and service.process is not None:
-                        began = time.monotonic()
-                        service.process.send_signal(signal.SIGTERM)
-            done = json.loads(events[events.index("event: done") + 2].removeprefix("data: "))["result"]
+            with events.executing(chat, "open('a', 'w')\nprint('on')\nimport time; time.sleep(100)") as answer:
+                told = events.read(answer)
+                assert any(name == "stdout" for name, _ in told)
+                assert service.process is not None
+                service.process.send_signal(signal.SIGTERM)
+                (done,) = [body["result"] for name, body in told if name == "done"]
             assert (done["outcome"], [file["path"] for file in done["files"]]) == ("interrupted", ["a"])
-        assert service.stop(40) == 0
-        assert time.monotonic() - began < 25
-
-
-def waiting(http: httpx.Client) -> int:
-    """How many requests wait for their conversation or a sandbox."""
-    line = next(row for row in http.get("/metrics").text.splitlines() if row.startswith("foliobox_queue_length "))
-    return int(float(line.split()[1]))
-
-
-def until(condition: Callable[[], bool], limit_s: float = 20) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
+        assert service.stop(25) == 0

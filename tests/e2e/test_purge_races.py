@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
+import select
+import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from concurrent.futures import wait
 
 import httpx
 import pytest
 
+from tests.support import events
 from tests.support.runner import Chat, Runner, running
+from tests.support.waiting import aside, gauge, until
 
 ROUNDS = 4 * int(os.environ.get("FOLIOBOX_REPEAT", "1"))
 FINE = frozenset((200, 201, 204, 404, 409, 429))
@@ -57,15 +59,10 @@ def test_one_winner(service: Runner, other: Callable[[Chat], httpx.Response]) ->
                 chat.ok("open('outputs/before', 'w').write('0')")
             else:
                 chat.put("uploads/before", b"0")
-            answers: list[httpx.Response] = []
-            threads = [threading.Thread(target=lambda: answers.append(other(chat))) for _ in range(3)]  # noqa: B023
-            for thread in threads:
-                thread.start()
-            threads[0].join(delay * 0.004)  # how far the others get is different each time
+            others = [aside(lambda: other(chat)) for _ in range(3)]  # noqa: B023
+            wait([others[0]], delay * 0.004)  # how far the others get is different each time
             assert delete(chat).status_code == 204
-            for thread in threads:
-                thread.join(60)
-            assert len(answers) == 3
+            answers = [one.result(60) for one in others]
             assert {answer.status_code for answer in answers} <= FINE, [answer.text for answer in answers]
             known = http.get(f"/v1/conversations/{chat.id}")
             assert known.status_code in (200, 404)
@@ -75,31 +72,25 @@ def test_one_winner(service: Runner, other: Callable[[Chat], httpx.Response]) ->
                 assert delete(chat).status_code == 204
             assert http.get(f"/v1/conversations/{chat.id}").status_code == 404
             http.delete(f"/v1/conversations/{chat.id}-fork")
-        assert live(http) == 0
+        assert gauge(http, "foliobox_sandboxes_live") == 0
         listed = http.get("/v1/conversations").json()["conversations"]
         assert listed == []
 
 
-def test_a_deletion_whose_caller_leaves_is_done_all_the_same(tmp_path: Path) -> None:
-    with running(tmp_path, SANDBOX_POOL_SIZE="0") as service, service.client() as http:
+def test_a_deletion_whose_caller_leaves_is_done_all_the_same(service: Runner) -> None:
+    code = "import time\ntry:\n print('on', flush=True)\n time.sleep(100)\nexcept KeyboardInterrupt:\n"
+    code += " print('off', flush=True)\n time.sleep(2)"
+    with service.client() as http:
         chat = Chat(http)
-        body = {"code": "import time\ntry:\n time.sleep(60)\nexcept KeyboardInterrupt:\n time.sleep(2)"}
-        url = f"/v1/conversations/{chat.id}"
-        events: list[str] = []
-        with http.stream("POST", f"{url}/execute", json=body, headers={"Accept": "text/event-stream"}) as answer:
-            for line in answer.iter_lines():
-                events.append(line)
-                if line == "event: started":
-                    with pytest.raises(httpx.ReadTimeout):
-                        http.delete(url, timeout=0.2)
-        assert "event: done" in events or "event: error" in events
-        deadline = time.monotonic() + 20
-        while http.get(url).status_code != 404:
-            assert time.monotonic() < deadline
-        assert live(http) == 0
-
-
-def live(http: httpx.Client) -> int:
-    """Sandboxes of conversations."""
-    rows = http.get("/metrics").text.splitlines()
-    return int(float(next(row for row in rows if row.startswith("foliobox_sandboxes_live ")).split()[1]))
+        head = f"DELETE /v1/conversations/{chat.id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.key}\r\n\r\n"
+        with events.executing(chat, code) as answer:
+            told = events.read(answer)
+            assert any(name == "stdout" for name, _ in told)
+            with socket.create_connection(("127.0.0.1", service.port), timeout=30) as caller:
+                caller.sendall(head.encode())
+                assert any(name == "stdout" and "off" in body["text"] for name, body in told)  # the deletion goes on
+                assert select.select([caller], [], [], 0) == ([], [], [])  # and is not answered yet
+            last = [name for name, _ in told][-1]
+        assert last in ("done", "error")
+        until(lambda: http.get(f"/v1/conversations/{chat.id}").status_code == 404, "the conversation is deleted")
+        until(lambda: gauge(http, "foliobox_sandboxes_live") == 0, "no sandbox is left")

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from pathlib import Path
-from typing import Any
 
+from tests.support import events
 from tests.support.runner import Chat, running
 
 
-def events(chat: Chat, code: str, stop_after: int | None = None, **fields: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Events of a run, in order."""
-    seen = []
-    body = {"code": code, **fields}
-    headers = {"Accept": "text/event-stream"}
-    with chat.http.stream("POST", f"/v1/conversations/{chat.id}/execute", json=body, headers=headers) as answer:
-        assert answer.status_code == 200
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        name = ""
-        for line in answer.iter_lines():
-            if line.startswith("event: "):
-                name = line[7:]
-            elif line.startswith("data: "):
-                seen.append((name, json.loads(line[6:])))
-                if stop_after is not None and len(seen) >= stop_after:
-                    return seen
-            elif line.startswith(": "):
-                seen.append(("keep-alive", {}))
-    return seen
+def whole(chat: Chat, code: str) -> list[events.Told]:
+    """All events of a run, and its comments, in order."""
+    with events.executing(chat, code) as answer:
+        return list(events.read(answer, comments=True))
 
 
 def test_events_come_in_order_and_end_with_the_result(chat: Chat) -> None:
     code = "print('a')\nfrom IPython.display import display\ndisplay(7)\nprint('b')\nopen('f.txt','w').write('1');"
-    seen = [told for told in events(chat, code) if told[0] != "keep-alive"]
+    seen = [told for told in whole(chat, code) if told[0] != "keep-alive"]
     assert [name for name, _ in seen] == ["started", "stdout", "display", "stdout", "file", "done"]
     assert [body["seq"] for _, body in seen] == [1, 2, 3, 4, 5, 6]
     assert len({body["execution_id"] for _, body in seen}) == 1
@@ -43,31 +26,31 @@ def test_events_come_in_order_and_end_with_the_result(chat: Chat) -> None:
 
 
 def test_output_arrives_while_the_cell_runs(chat: Chat) -> None:
-    chat.ok("import time")
-    code = "print('first')\ntime.sleep(2)\nprint('second')"
-    began = time.monotonic()
-    assert events(chat, code, stop_after=2)[-1][1]["text"] == "first\n"
-    assert time.monotonic() - began < 1.9
+    with events.executing(chat, "import time\nprint('first')\ntime.sleep(100)\nprint('second')") as answer:
+        told = events.read(answer)
+        assert next(body["text"] for name, body in told if name == "stdout") == "first\n"
+        events.interrupt(chat, answer.headers["x-execution-id"])
+        assert "second" not in str(list(told))
 
 
 def test_a_silent_run_keeps_the_connection_alive(chat: Chat) -> None:
-    assert "keep-alive" in [name for name, _ in events(chat, "import time; time.sleep(5.6)")]
+    with events.executing(chat, "import time; time.sleep(100)") as answer:
+        told = events.read(answer, comments=True)
+        assert any(name == "started" for name, _ in told)
+        assert next(told)[0] == "keep-alive"
+        events.interrupt(chat, answer.headers["x-execution-id"])
+        assert [name for name, _ in told][-1] == "done"
 
 
 def test_the_first_byte_comes_while_the_conversation_is_busy(chat: Chat) -> None:
-    chat.ok("import time")
-    thread = threading.Thread(target=lambda: chat.run("time.sleep(3)"))
-    thread.start()
-    time.sleep(0.3)
-    began = time.monotonic()
-    headers = {"Accept": "text/event-stream"}
-    url = f"/v1/conversations/{chat.id}/execute"
-    with chat.http.stream("POST", url, json={"code": "print('mine')"}, headers=headers) as answer:
-        lines = answer.iter_lines()
-        assert next(lines) == ": keep-alive"
-        assert time.monotonic() - began < 1.2
-        assert "event: done" in list(lines)
-    thread.join(10)
+    held = events.begin(chat, "import time; time.sleep(100)")
+    with events.executing(chat, "print('mine')") as answer:
+        told = events.read(answer, comments=True)
+        began = time.monotonic()
+        assert next(told)[0] == "keep-alive"
+        assert time.monotonic() - began < 10  # the run before it has 90 s to go
+        events.interrupt(chat, held)
+        assert [name for name, _ in told][-1] == "done"
 
 
 def test_a_refused_request_stays_an_ordinary_answer(chat: Chat) -> None:
@@ -78,15 +61,12 @@ def test_a_refused_request_stays_an_ordinary_answer(chat: Chat) -> None:
 
 
 def test_a_failure_after_the_first_byte_is_an_event(tmp_path: Path) -> None:
-    settings = {"SANDBOX_QUEUE_TIMEOUT_SECONDS": "2", "SANDBOX_POOL_SIZE": "0"}
+    settings = {"SANDBOX_QUEUE_TIMEOUT_SECONDS": "1", "SANDBOX_POOL_SIZE": "0"}
     with running(tmp_path, **settings) as service, service.client() as http:
         chat = Chat(http)
-        chat.ok("import time")
-        thread = threading.Thread(target=lambda: chat.run("time.sleep(5)"))
-        thread.start()
-        time.sleep(0.3)
-        seen = events(chat, "1")
-        thread.join(15)
+        held = events.begin(chat, "import time; time.sleep(100)")
+        seen = whole(chat, "1")
+        events.interrupt(chat, held)
     assert [name for name, _ in seen] == ["keep-alive", "error"]
     assert (seen[1][1]["code"], "still running" in seen[1][1]["detail"]) == ("busy", True)
     assert seen[1][1]["request_id"]
@@ -94,24 +74,20 @@ def test_a_failure_after_the_first_byte_is_an_event(tmp_path: Path) -> None:
 
 
 def test_a_listener_who_leaves_does_not_stop_the_run(chat: Chat) -> None:
-    chat.ok("import time")
-    events(chat, "print('x')\ntime.sleep(1)\nopen('done.txt','w').write('1')", stop_after=2)
+    events.begin(chat, "print('x')\nimport time; time.sleep(1)\nopen('done.txt','w').write('1')", until="stdout")
     assert chat.ok("print(open('done.txt').read())")["stdout"] == "1\n"
 
 
 def test_interrupt_keeps_the_interpreter(chat: Chat) -> None:
     chat.ok("x = 5\nimport time")
-    results = []
-    thread = threading.Thread(target=lambda: results.append(chat.run("print('on', flush=True)\ntime.sleep(60)")))
-    thread.start()
-    deadline = time.monotonic() + 10
-    answer = {"interrupted": False}
-    while not answer["interrupted"] and time.monotonic() < deadline:
-        answer = chat.http.post(f"/v1/conversations/{chat.id}/interrupt").json()
-    thread.join(10)
-    assert (results[0]["outcome"], results[0]["interpreter"]) == ("interrupted", "kept")
+    with events.executing(chat, "print('on', flush=True)\ntime.sleep(60)") as answer:
+        told = events.read(answer)
+        assert any(name == "stdout" for name, _ in told)
+        assert chat.http.post(f"/v1/conversations/{chat.id}/interrupt").json() == {"interrupted": True}
+        (result,) = [body["result"] for name, body in told if name == "done"]
+    assert (result["outcome"], result["interpreter"]) == ("interrupted", "kept")
     assert chat.ok("print(x)")["stdout"] == "5\n"
-    assert chat.http.post(f"/v1/conversations/{chat.id}/interrupt").json() == {"interrupted": False}
+    assert chat.http.post(f"/v1/conversations/{chat.id}/interrupt", json={}).json() == {"interrupted": False}
 
 
 def test_long_output_shows_head_and_tail_and_keeps_the_whole(chat: Chat) -> None:

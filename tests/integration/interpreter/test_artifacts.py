@@ -29,6 +29,26 @@ with open('other.bin', 'r+b') as g, mmap.mmap(g.fileno(), 0) as n: n[0:1] = b'1'
     assert jail.ok("print(open('other.bin', 'rb').read(2))").changed("modified") == set()
 
 
+def test_a_file_opened_in_one_run_may_be_mapped_in_a_later_one(jail: Jail) -> None:
+    for name in ("a.bin", "b.bin"):
+        jail.put(name, b"0" * 4096)
+    jail.ok("import mmap, os\nf = open('a.bin', 'r+b'); g = open('b.bin', 'r+b')")
+    jail.ok("os.rename('b.bin', 'c.bin')")
+    jail.ok("m = mmap.mmap(f.fileno(), 0); n = mmap.mmap(g.fileno(), 0)")
+    assert jail.ok("m[0:1] = b'1'").changed("modified") == {"a.bin"}
+    assert jail.ok("n[0:1] = b'1'").changed("modified") == {"c.bin"}
+    assert jail.get("c.bin")[:2] == b"10"
+
+
+def test_a_mapping_beside_more_new_files_than_are_asked_about(jail: Jail) -> None:
+    jail.put("m.bin", b"0" * 4096)
+    jail.ok("import mmap\nf = open('m.bin', 'r+b'); m = mmap.mmap(f.fileno(), 0)")
+    jail.ok("for n in range(200): open(f'{n}', 'w')")
+    assert jail.ok("m[0:1] = b'1'").changed("modified") == {"m.bin"}
+    for n in range(4):
+        assert jail.ok(f"m[0:1] = b'{n + 2}'").changed("modified") == {"m.bin"}
+
+
 def test_changes_of_a_run(jail: Jail) -> None:
     for name in ("stay", "edit", "gone", "was_file"):
         jail.put(name, b"1")

@@ -40,7 +40,7 @@ def test_a_flood_ends_in_time_and_does_not_grow_the_host(jail: Jail) -> None:
     ran = jail.ok("import os\nfor i in range(200):\n    n = 0\n    while n < len(chunk): n += os.write(1, chunk[n:])")
     assert ran.over.streams["stdout"]["total"] == 200 << 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 << 10
-    assert ran.seconds < 20
+    assert ran.seconds < 60
 
 
 def test_both_streams_and_children_together(jail: Jail) -> None:

@@ -48,7 +48,7 @@ def test_pip_says_politely_that_it_cannot(jail: Jail) -> None:
     ran = jail.run("%pip install requests")
     assert ran.outcome is Outcome.ERROR
     assert "cannot be installed" in ran.error["message"]
-    assert ran.seconds < 2
+    assert ran.seconds < 10  # nothing is tried that would have to time out
     assert "numpy" in jail.ok("%pip list").text()
 
 

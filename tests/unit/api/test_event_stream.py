@@ -64,7 +64,7 @@ async def test_a_silent_wait_begins_with_a_comment_and_goes_on_with_them(monkeyp
     stream = event_stream.events(opened(log), 0, "r1")
     began = time.monotonic()
     assert [await anext(stream) for _ in range(3)] == [event_stream.KEEP_ALIVE] * 3
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4
     log.add("stdout", {"text": "a"})
     assert told(await anext(stream))[0] == "stdout"
     log.add("done", {}, result=RESULT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner import __version__
 from runner.api.health import describe
 from runner.backends.base import BackendReport, Wall
 
@@ -21,3 +22,22 @@ def test_pool_tells_how_many_spares_wait() -> None:
         "ready": 1,
         "size": 2,
     }
+
+
+def test_the_engine_is_told_and_nothing_else_is_in_the_body() -> None:
+    report = BackendReport(
+        "docker", True, "separate-kernel", "foliobox-sandbox:1.0.0", True, walls=(Wall("agent", True),),
+        runtime="runsc", engine="28.2.2",
+    )  # fmt: skip
+    assert describe(report, "", {"ready": 2, "size": 2, "capped": False}, {"disk": "ok"}) == {
+        "status": "ok", "ok": True, "egress": False, "egress_detail": "SANDBOX_EGRESS_NETWORK is not set",
+        "backend": "docker", "runtime": "runsc", "isolation": "separate-kernel", "walls": {"agent": True},
+        "docker": "28.2.2", "image": "foliobox-sandbox:1.0.0", "image_ready": True, "version": __version__,
+        "pool": {"ready": 2, "size": 2, "capped": False}, "pressure": {"disk": "ok"},
+        "capabilities": ["python_execute"], "detail": "",
+    }  # fmt: skip
+
+
+def test_without_an_engine_there_is_no_runtime() -> None:
+    body = describe(BackendReport("bubblewrap", True), "", {}, {})
+    assert (body["runtime"], body["docker"]) == (None, "")
