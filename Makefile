@@ -8,7 +8,7 @@ WITH_ROOTFS = SANDBOX_ROOTFS="$${SANDBOX_ROOTFS:-$$($(PYTHON) images/build.py ro
 
 # Each step relies on the one before it: first the checks, then what they allow.
 .NOTPARALLEL:
-.PHONY: help python setup demo serve doctor test test-fast lint bench images rootfs clean
+.PHONY: help python setup demo serve doctor test test-fast lint bench images images-docker rootfs clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,7 +33,7 @@ serve: preflight-serve $(STAMPS)/host $(STAMPS)/runner rootfs  ## Serve on loopb
 doctor: python $(STAMPS)/host $(STAMPS)/runner rootfs  ## What this host offers, the settings, and a real start of a sandbox
 	@$(WITH_ROOTFS) $(BIN)/foliobox doctor
 
-test: preflight-test $(STAMPS)/host $(STAMPS)/dev rootfs  ## All tests, tier by tier, each with its time budget
+test: preflight-test $(STAMPS)/host $(STAMPS)/dev rootfs  ## All tests, tier by tier, each in its columns and its time budget; ENGINES=bubblewrap leaves Docker out
 	@$(WITH_ROOTFS) $(BIN)/python -m tests.tiers
 
 test-fast: preflight-setup $(STAMPS)/dev  ## Tests that need no sandbox; one minute
@@ -48,8 +48,12 @@ lint: preflight-setup $(STAMPS)/dev  ## Style, types, import rules
 bench: preflight-setup $(STAMPS)/host $(STAMPS)/dev rootfs  ## Benchmarks against floors and a peer
 	@$(WITH_ROOTFS) $(BIN)/python -m bench
 
-images: preflight-setup $(STAMPS)/host  ## The sandbox's root file system
+images: preflight-setup $(STAMPS)/host  ## The sandbox's root file system, and images where a Docker engine answers
 	@$(PYTHON) images/build.py rootfs
+	@if docker version >/dev/null 2>&1; then $(PYTHON) images/build.py images; else echo 'no Docker engine answers, so no images were made: start one, then make images-docker'; fi
+
+images-docker: python  ## The images of the sandbox and of the runner, for Docker
+	@$(PYTHON) images/build.py images
 
 rootfs: $(STAMPS)/host | python
 	@test -n "$$SANDBOX_ROOTFS" || $(PYTHON) images/build.py rootfs

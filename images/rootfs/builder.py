@@ -70,7 +70,7 @@ def copy_tree(plan: Plan, destination: Path) -> None:
     prefix = commands.user_namespace(plan.user_id)
     if part.exists():
         caches.remove_tree(part, prefix)
-    environment = _tool_environment()
+    environment = tool_environment()
     log = plan.cache.logs / "copy.log"
     progress.run(progress.Step(f"copy to {destination}", [*prefix, *copy], log, environment))
     part.rename(destination)
@@ -95,15 +95,23 @@ def _sweep(plan: Plan) -> None:
         caches.remove_tree(path, commands.user_namespace(plan.user_id))
 
 
-def _tool_environment() -> dict[str, str]:
+def tool_environment() -> dict[str, str]:
     """Return this process's environment with the administrator's tools on PATH."""
     path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
     return {**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"}
 
 
+def can_bootstrap() -> bool:
+    """Tell whether this host has a tool that makes the bare system."""
+    try:
+        return bool(_bootstrap_tool())
+    except progress.StepError:
+        return False
+
+
 def _bootstrap_tool() -> str:
     """Return the tool that makes the bare system; raise StepError when there is none that can."""
-    search = _tool_environment()["PATH"]
+    search = tool_environment()["PATH"]
     if shutil.which("mmdebstrap", path=search):
         return "mmdebstrap"
     if os.geteuid() == 0 and shutil.which("debootstrap", path=search):
@@ -111,7 +119,7 @@ def _bootstrap_tool() -> str:
     raise progress.StepError("mmdebstrap is not installed: `python3 images/build.py host` gets or names it.")
 
 
-def _pip_config() -> dict[str, str]:
+def pip_config() -> dict[str, str]:
     """Return what pip of this host is configured with; empty where there is no pip."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     try:
@@ -121,19 +129,24 @@ def _pip_config() -> dict[str, str]:
     return commands.parse_pip_config(done.stdout)
 
 
-def _base_archive(plan: Plan) -> Path:
-    """Return a fresh enough archive of the bare system (mmdebstrap)."""
+def base_archive(plan: Plan) -> Path:
+    """Return a fresh enough archive of the bare system; call it with the build lock held. Raise StepError."""
     archive = plan.cache.base / f"{content.SUITE}-{os.uname().machine}.tar"
     if archive.is_file() and time.time() - archive.stat().st_mtime < BASE_MAX_AGE_S:
         print(f"[     ] {BASE_TITLE}: from the cache ({archive.name})", flush=True)
         return archive
+    tool = _bootstrap_tool()
     part = archive.with_suffix(f".part-{os.getpid()}.tar")
-    command = commands.bootstrap("mmdebstrap", content.SUITE, part, plan.mirror, plan.user_id)
     log = plan.cache.logs / "base.log"
     try:
         with caches.scratch(commands.user_namespace(plan.user_id)) as scratch:
-            environment = {**_tool_environment(), "TMPDIR": str(scratch)}
+            environment = {**tool_environment(), "TMPDIR": str(scratch)}
+            target = part if tool == "mmdebstrap" else scratch / "tree"
+            command = commands.bootstrap(tool, content.SUITE, target, plan.mirror, plan.user_id)
             progress.run(progress.Step(BASE_TITLE, command, log, environment, (plan.cache.base, scratch)))
+            if tool == "debootstrap":
+                command = ["tar", "--numeric-owner", "-C", str(target), "-cf", str(part), "."]
+                progress.run(progress.Step(f"pack {BASE_TITLE}", command, log, environment))
         fault = caches.archive_fault(part)
         if fault:
             raise progress.StepError(f"{BASE_TITLE}: {part.name} is not whole ({fault}). Start again; log: {log}")
@@ -147,18 +160,10 @@ def _build(plan: Plan) -> None:
     """Build the tree beside its final place and move it there; on failure remove what there is."""
     started = time.monotonic()
     print(f"root file system {plan.tree.name}: {', '.join(plan.groups)}; cache {plan.cache.root}", flush=True)
-    tool = _bootstrap_tool()
     place = plan.cache.trees / f"{caches.LEFTOVER}{plan.tree.name}-{os.getpid()}"
     place.mkdir(mode=0o755)
     try:
-        if tool == "mmdebstrap":
-            base = str(_base_archive(plan))
-        else:
-            base = ""
-            command = commands.bootstrap(tool, content.SUITE, place, plan.mirror, plan.user_id)
-            log = plan.cache.logs / "base.log"
-            progress.run(progress.Step(BASE_TITLE, command, log, _tool_environment(), (place,)))
-        _fill(plan, place, base)
+        _fill(plan, place, base_archive(plan))
         place.rename(plan.tree)
     except BaseException:
         caches.remove_tree(place, commands.user_namespace(plan.user_id))
@@ -167,9 +172,9 @@ def _build(plan: Plan) -> None:
     print(f"[{time.monotonic() - started:4.0f}s] root file system ready: {size} at {plan.tree}", flush=True)
 
 
-def _fill(plan: Plan, place: Path, base: str) -> None:
+def _fill(plan: Plan, place: Path, base: Path) -> None:
     """Run install.sh inside the tree."""
-    configured = _pip_config()
+    configured = pip_config()
     ca = commands.ca_bundle(os.environ, configured)
     pip = commands.pip_environment(os.environ, configured)
     environment = commands.chroot_environment(os.environ, pip, plan.content_hash, int(time.time()))
@@ -177,7 +182,7 @@ def _fill(plan: Plan, place: Path, base: str) -> None:
         *commands.namespace(plan.user_id),
         "bash",
         str(plan.images / "rootfs" / "fill.sh"),
-        *(str(place), str(plan.images), str(plan.cache.downloads), base, str(ca or "")),
+        *(str(place), str(plan.images), str(plan.cache.downloads), str(base), str(ca or "")),
         *plan.groups,
     ]
     log = plan.cache.logs / "install.log"

@@ -2,16 +2,14 @@
 # Fills one tree inside its own namespaces: fill.sh ROOT IMAGES DOWNLOADS BASE CA GROUP...
 #
 # Root of the namespace runs it; all mounts vanish with the namespace, however the build ends.
-# BASE is an archive of the bare system, or "" when ROOT holds it already. CA is a file or "".
+# BASE is an archive of the bare system. CA is a file or "".
 set -euo pipefail
 
 root=$1 images=$2 downloads=$3 base=$4 ca=$5
 shift 5
 
-if [[ -n $base ]]; then
-    # Device files cannot be made without real root, and nobody needs them: /dev is mounted at run time.
-    tar -C "$root" --numeric-owner -xpf "$base" --exclude='./dev/*'
-fi
+# Device files cannot be made without real root, and nobody needs them: /dev is mounted at run time.
+tar -C "$root" --numeric-owner -xpf "$base" --exclude='./dev/*'
 chown 0:0 "$root"
 chmod 755 "$root"
 

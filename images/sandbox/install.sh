@@ -92,6 +92,18 @@ install_debian() {
     fi
 }
 
+# Called by its link, LibreOffice's starter looks with `ls -l` where it lies. gVisor of 2022, which Debian 12 has, cannot
+# answer the `ls` of Debian 13 (statx with AT_NO_AUTOMOUNT), so the links become scripts that name the place.
+place_starters() {
+    local name real=/usr/lib/libreoffice/program/soffice
+    for name in soffice libreoffice; do
+        [[ -L /usr/bin/$name && /usr/bin/$name -ef $real ]] || continue
+        rm "/usr/bin/$name"
+        printf '#!/bin/sh\nexec %s "$@"\n' "$real" >"/usr/bin/$name"
+        chmod 755 "/usr/bin/$name"
+    done
+}
+
 # CAs that the owner of the deployment wants trusted inside sandboxes as well.
 install_certificates() {
     local folder=${FOLIOBOX_CERTS:-$here/../certs} found=()
@@ -215,6 +227,7 @@ write_record() {
 }
 
 install_debian
+place_starters
 install_certificates
 install_python
 make_user
