@@ -68,13 +68,13 @@ def refuse(names: list[str], number: int, *conditions: Rule) -> Rule:
 
 def by_arguments() -> list[Rule]:
     """Calls that are allowed with some arguments, and refused with all others: EPERM, or no such family."""
-    namespaces = sum(seccomp._CLONE_NEW)
-    fixed, injecting = seccomp._ADDR_NO_RANDOMIZE, (seccomp._TIOCSTI, seccomp._TIOCLINUX)
+    namespaces = sum(seccomp.CLONE_NEW)
+    fixed, injecting = seccomp.ADDR_NO_RANDOMIZE, (seccomp.TIOCSTI, seccomp.TIOCLINUX)
     rules = [allow(["clone"], same(0, namespaces, 0)), allow(["personality"], same(0, fixed, 0))]
-    rules += [refuse(["clone"], errno.EPERM, same(0, flag, flag)) for flag in seccomp._CLONE_NEW]
+    rules += [refuse(["clone"], errno.EPERM, same(0, flag, flag)) for flag in seccomp.CLONE_NEW]
     rules += [refuse(["personality"], errno.EPERM, same(0, fixed, fixed))]
-    rules += [allow(["socket"], same(0, WORD, family)) for family in sorted(seccomp._FAMILIES)]
-    rules += [refuse(["socket"], errno.EAFNOSUPPORT, same(0, *block)) for block in all_but(seccomp._FAMILIES)]
+    rules += [allow(["socket"], same(0, WORD, family)) for family in sorted(seccomp.FAMILIES)]
+    rules += [refuse(["socket"], errno.EAFNOSUPPORT, same(0, *block)) for block in all_but(seccomp.FAMILIES)]
     rules += [allow(["ioctl"], same(1, *block)) for block in all_but(injecting)]
     rules += [refuse(["ioctl"], errno.EPERM, same(1, WORD, request)) for request in injecting]
     rules += [allow(["prlimit64"], same(0, WORD, 0))]
@@ -84,7 +84,7 @@ def by_arguments() -> list[Rule]:
 
 def _scheduling() -> list[Rule]:
     """Priorities and the like: of every process but the agent."""
-    agent, others = (WORD, seccomp._AGENT), all_but((seccomp._AGENT,))
+    agent, others = (WORD, seccomp.AGENT), all_but((seccomp.AGENT,))
     calls = ["sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"]
     rules = [allow(calls, same(0, *block)) for block in others]
     rules.append(refuse(calls, errno.EPERM, same(0, *agent)))

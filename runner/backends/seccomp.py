@@ -31,11 +31,11 @@ MISSING = "io_uring_setup io_uring_enter io_uring_register clone3 memfd_secret".
 # proot 5.1 translates no paths of these; each has an older twin that callers fall back to.
 UNTRANSLATED = "statx openat2 faccessat2 execveat io_uring_setup io_uring_enter io_uring_register".split()
 NEWEST = 451  # cachestat, Linux 6.5; numbers from 424 on are the same on every architecture
-_CLONE_NEW = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
-_FAMILIES = frozenset((1, 2, 10, 16))  # UNIX, INET, INET6, NETLINK
-_TIOCSTI, _TIOCLINUX, _ADDR_NO_RANDOMIZE, _PR_SET_DUMPABLE = 0x5412, 0x541C, 0x0040000, 4
+CLONE_NEW = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
+FAMILIES = frozenset((1, 2, 10, 16))  # UNIX, INET, INET6, NETLINK
+TIOCSTI, TIOCLINUX, ADDR_NO_RANDOMIZE, _PR_SET_DUMPABLE = 0x5412, 0x541C, 0x0040000, 4
 _X32 = 0x40000000
-_AGENT = 1  # its pid in every jail
+AGENT = 1  # its pid in every jail
 
 
 @cache
@@ -47,25 +47,32 @@ def program() -> bytes:
     refuse, missing = seccomp.ERRNO(errno.EPERM), seccomp.ERRNO(errno.ENOSYS)
     _refuse(rules, refuse, DENIED)
     _refuse(rules, missing, MISSING)
-    for flag in _CLONE_NEW:
+    for flag in CLONE_NEW:
         rules.add_rule(refuse, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
     unsupported = seccomp.ERRNO(errno.EAFNOSUPPORT)
     for family in range(64):
-        if family not in _FAMILIES:
-            rules.add_rule(unsupported, "socket", seccomp.Arg(0, seccomp.EQ, family))
-    for request in (_TIOCSTI, _TIOCLINUX):
-        rules.add_rule(refuse, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
-    fixed = seccomp.Arg(0, seccomp.MASKED_EQ, _ADDR_NO_RANDOMIZE, _ADDR_NO_RANDOMIZE)
+        if family not in FAMILIES:
+            rules.add_rule(unsupported, "socket", _same(0, family))
+    for request in (TIOCSTI, TIOCLINUX):
+        rules.add_rule(refuse, "ioctl", _same(1, request))
+    fixed = seccomp.Arg(0, seccomp.MASKED_EQ, ADDR_NO_RANDOMIZE, ADDR_NO_RANDOMIZE)
     rules.add_rule(refuse, "personality", fixed)
     # Another process's limits need the same uid only: RLIMIT_CPU would end even PID 1, the agent.
     rules.add_rule(refuse, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
     # Nor may its priority be lowered, alone or with its group or user: it is what ends a run that does not obey.
     for call in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
-        rules.add_rule(refuse, call, seccomp.Arg(0, seccomp.EQ, _AGENT))
+        rules.add_rule(refuse, call, _same(0, AGENT))
     for call, process in (("setpriority", 0), ("ioprio_set", 1)):
         rules.add_rule(refuse, call, seccomp.Arg(0, seccomp.NE, process))
-        rules.add_rule(refuse, call, seccomp.Arg(0, seccomp.EQ, process), seccomp.Arg(1, seccomp.EQ, _AGENT))
+        rules.add_rule(refuse, call, _same(0, process), _same(1, AGENT))
     return _newer_is_missing() + _export(rules)
+
+
+def _same(argument: int, value: int) -> Any:
+    """An argument equals a number for the kernel, which takes the lower half of what the filter sees as an int."""
+    import pyseccomp as seccomp
+
+    return seccomp.Arg(argument, seccomp.MASKED_EQ, 0xFFFFFFFF, value)
 
 
 @cache

@@ -18,11 +18,15 @@ _UNLIMITED: Final = 1 << 60  # v1 says "no limit" with a number near 2^63
 
 
 class HostReader:
-    """Callable; never raises: what cannot be read is None."""
+    """Callable; never raises: what cannot be read is None.
 
-    def __init__(self, data_dir: Path, proc: Path = PROC, cgroups: Path = CGROUPS) -> None:
+    ``own_groups``: sandboxes count in the runner's own control groups, too. Those of an engine do not.
+    """
+
+    def __init__(self, data_dir: Path, proc: Path = PROC, cgroups: Path = CGROUPS, *, own_groups: bool = True) -> None:
         self._data_dir, self._proc, self._cgroups = data_dir, proc, cgroups
-        self._groups = {kind: tuple(_chain(proc, cgroups, kind)) for kind in ("memory", "pids")}
+        kinds = ("memory", "pids")
+        self._groups = {kind: tuple(_chain(proc, cgroups, kind)) if own_groups else () for kind in kinds}
 
     def __call__(self) -> Host:
         """One look."""

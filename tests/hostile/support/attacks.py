@@ -16,8 +16,11 @@ NR = {
     "settimeofday": 164, "clock_settime": 227, "mknod": 133, "sethostname": 170, "fanotify_init": 300,
     "vmsplice": 278, "mbind": 237, "move_pages": 279, "io_uring_setup": 425, "memfd_secret": 447,
     "statmount": 457, "listmount": 458, "prlimit_agent": 302, "socket_alg": 41, "socket_vsock": 41,
-    "socket_packet": 41, "personality_fixed": 135,
+    "socket_packet": 41, "personality_fixed": 135, "socket_alg_wide": 41, "socket_vsock_wide": 41,
+    "setpriority_agent_wide": 141, "sched_setaffinity_agent_wide": 203,
 }
+WIDE = 1 << 32  # the kernel looks at the lower half of an int only
+
 name = ctypes.create_string_buffer(b"user")
 text = ctypes.create_string_buffer(b"canary")
 iov = struct.pack("QQ", ctypes.addressof(text), 6)
@@ -46,7 +49,9 @@ ARGUMENTS = {
     "mbind": (pages, 4096, 0, 0, 0, 0), "move_pages": (0, 0, 0, 0, 0, 0), "io_uring_setup": (4, buffer),
     "memfd_secret": (0,), "statmount": (buffer, buffer, 512, 0), "listmount": (buffer, buffer, 64, 0),
     "prlimit_agent": (1, 7, 0, buffer), "socket_alg": (38, 5, 0), "socket_vsock": (40, 1, 0),
-    "socket_packet": (17, 3, 0), "personality_fixed": (0x40000,),
+    "socket_packet": (17, 3, 0), "personality_fixed": (0x40000,), "socket_alg_wide": (WIDE + 38, 5, 0),
+    "socket_vsock_wide": (WIDE + 40, 1, 0), "setpriority_agent_wide": (WIDE, WIDE + 1, 19),
+    "sched_setaffinity_agent_wide": (WIDE + 1, 8, ctypes.create_string_buffer(b"\\1", 8)),
 }
 found = {}
 for call, number in NR.items():

@@ -121,8 +121,8 @@ class Tree:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
 
-    def read(self) -> Host:
-        return HostReader(self.root, self.root / "proc", self.root / "cgroup")()
+    def read(self, *, own_groups: bool = True) -> Host:
+        return HostReader(self.root, self.root / "proc", self.root / "cgroup", own_groups=own_groups)()
 
 
 @pytest.fixture
@@ -163,6 +163,8 @@ def test_groups_of_v1_count_too(tree: Tree) -> None:
     tree.write("cgroup/pids/a/pids.current", "60")
     host = tree.read()
     assert (host.memory_bytes, host.pids) == (70 * MIB, 4)
+    of_an_engine = tree.read(own_groups=False)
+    assert (of_an_engine.memory_bytes, of_an_engine.pids) == (1 << 30, 20_000)
 
 
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
