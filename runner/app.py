@@ -21,6 +21,9 @@ from runner.api.v1 import links
 from runner.api.v1.routers import ROUTERS
 from runner.backends import registry
 from runner.backends.base import Backend, BackendReport
+from runner.backends.choice import Choice
+from runner.backends.watch import Watch
+from runner.conversations.assignments import Assignments
 from runner.conversations.pool import start_sandbox
 from runner.conversations.service import ConversationService
 from runner.errors import ConfigurationError, FolioboxError
@@ -115,31 +118,90 @@ async def _start(settings: Settings, keyring: Keyring, stack: AsyncExitStack) ->
     """Open the store, choose the backend and start the service; ``stack`` undoes it in reverse."""
     store = await open_store(settings.workspace)
     stack.push_async_callback(store.close)
-    backend, report = await choose_backend(settings)
+    runner_id = new_runner_id()
+    backend, report = await choose_backend(settings, runner_id)
+    log.info("backend", name=report.name, runtime=report.runtime, passed_over=registry.passed_over(backend))
+    settle_isolation(settings, report)
     tell(settings, report)
     check_exposure(settings, report, keyring)
     workspaces = Workspaces(store, settings.workspace)
-    owners = Owners(store, new_runner_id())
+    owners = Owners(store, runner_id)
     await owners.start(exclusive=True)  # the local store's lock lets one runner in at a time
     stack.push_async_callback(owners.close)
-    pressure = Pressure(settings.limits.floors, HostReader(settings.workspace.data_dir))
+    pressure = Pressure(settings.limits.floors, HostReader(settings.workspace.data_dir, own_groups=not report.engine))
     service = ConversationService(
-        backend, report, workspaces, owners, settings.conversations, settings.limits, pressure, keyring.tenant_limit
+        backend,
+        report,
+        workspaces,
+        owners,
+        settings.conversations,
+        settings.limits,
+        pressure,
+        keyring.tenant_limit,
+        Assignments(settings.workspace.data_dir / "sandboxes"),
     )
     stack.push_async_callback(service.close)
     await service.start()
     collector = Collector(store, settings.workspace)
     stack.push_async_callback(collector.close)
     collector.start()
+    watch = Watch(backend, report, lambda now: service.renew(_allowed(settings, now, keyring)))
+    stack.push_async_callback(watch.close)
+    watch.start()
     log.info("ready", backend=report.name, image=report.image, available=report.available)
     return service
 
 
-async def choose_backend(settings: Settings) -> tuple[Backend, BackendReport]:
-    """The backend of this deployment and what its probe found."""
-    bubblewrap = replace(settings.bubblewrap, limits=settings.limits.sandbox)
-    backend = registry.create(settings.backend, bubblewrap, settings.allow_unisolated)
+async def choose_backend(settings: Settings, runner_id: str | None = None) -> tuple[Backend, BackendReport]:
+    """The backend of this deployment and what its probe found; ``runner_id`` marks what it starts."""
+    limits = settings.limits.sandbox
+    docker, bubblewrap = replace(settings.docker, limits=limits), replace(settings.bubblewrap, limits=limits)
+    backend = registry.create(settings.backend, docker, bubblewrap, settings.allow_unisolated, runner_id)
     return backend, await backend.probe()
+
+
+async def other_backends(settings: Settings, chosen: str) -> list[BackendReport]:
+    """What the isolating backends that were not chosen could do on this host."""
+    found = []
+    for name in registry.ISOLATING:
+        if name != chosen:
+            _, report = await choose_backend(replace(settings, backend=name))
+            found.append(report)
+    return found
+
+
+def _allowed(settings: Settings, report: BackendReport, keyring: Keyring) -> BackendReport:
+    """What a probe found later; not available where a start would be refused."""
+    try:
+        if report.available:
+            settle_isolation(settings, report)
+            check_exposure(settings, report, keyring)
+    except ConfigurationError as error:
+        log.error("no sandbox can be started", backend=report.name, detail=error.detail)
+        return replace(report, available=False, detail=error.detail)
+    return report
+
+
+def check_isolation(settings: Settings, report: BackendReport) -> None:
+    """Refuse what is weaker than required, or than what ``auto`` chose before. Raises ConfigurationError."""
+    if settings.require_isolation and report.isolation != settings.require_isolation:
+        raise ConfigurationError(
+            f"SANDBOX_REQUIRE_ISOLATION={settings.require_isolation}, but the {report.name} backend gives "
+            f"{report.isolation}: {report.detail or 'install gVisor (runsc) as a runtime of Docker'}"
+        )
+    if _left_to_us(settings) and report.available:
+        Choice(settings.workspace.data_dir).check(report)
+
+
+def settle_isolation(settings: Settings, report: BackendReport) -> None:
+    """Check it, and note for later starts what ``auto`` chose. Raises ConfigurationError."""
+    check_isolation(settings, report)
+    if _left_to_us(settings) and report.available:
+        Choice(settings.workspace.data_dir).settle(report)
+
+
+def _left_to_us(settings: Settings) -> bool:
+    return settings.backend == "auto" or (settings.backend == "docker" and settings.docker.runtime == "auto")
 
 
 async def start_one_sandbox(backend: Backend, settings: Settings) -> SandboxClient:

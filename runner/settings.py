@@ -13,11 +13,13 @@ from runner import environment
 from runner.api.config import ApiConfig
 from runner.api.connections import ConnectionsConfig
 from runner.backends.bubblewrap.config import BubblewrapConfig
+from runner.backends.docker.config import DockerConfig
 from runner.conversations.config import ConversationsConfig
 from runner.errors import ConfigurationError
 from runner.limits.config import LimitsConfig
 from runner.workspace.config import WorkspaceConfig
 
+BACKENDS = ("auto", "docker", "bubblewrap", "unisolated")
 _NAME = re.compile(r"SANDBOX_[A-Z0-9_]+")
 _OF_TOOLS = (
     "FOLIOBOX_CACHE_DIR",
@@ -39,7 +41,9 @@ class Settings:
     workspace: WorkspaceConfig
     conversations: ConversationsConfig
     bubblewrap: BubblewrapConfig
+    docker: DockerConfig
     backend: str
+    require_isolation: str
     allow_unisolated: bool
     egress_network: str
     log_level: str
@@ -56,7 +60,9 @@ class Settings:
             workspace=WorkspaceConfig.from_env(env),
             conversations=ConversationsConfig.from_env(env),
             bubblewrap=BubblewrapConfig.from_env(env),
-            backend=environment.choice(env, "SANDBOX_BACKEND", "auto", ("auto", "bubblewrap", "unisolated")),
+            docker=DockerConfig.from_env(env),
+            backend=environment.choice(env, "SANDBOX_BACKEND", "auto", BACKENDS),
+            require_isolation=environment.choice(env, "SANDBOX_REQUIRE_ISOLATION", "", ("", "separate-kernel")),
             allow_unisolated=environment.switch(env, "SANDBOX_ALLOW_UNISOLATED"),
             egress_network=env.get("SANDBOX_EGRESS_NETWORK", "").strip(),
             log_level=environment.choice(env, "SANDBOX_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import time
+from collections.abc import Iterable
 
 from . import system
 from .children import Interpreter, Reaper, Shell, exit_facts
 from .interpreters import Interpreters, mapped_inodes, stop
 from .link import Link, Refused
 from .loop import Loop
+from .marks import Mark
 from .outputs import Stream
 from .protocol import MAX_NESTING, Json, too_deep
 from .report import split
 from .runs import Run
-from .tree import Tree
-from .writes import WriteWatch
+from .tree import Scan, Tree
+from .writes import WriteWatch, closed
 
 KILL_LIMIT_S = 5.0  # all are stopped and cannot fork: what takes time is 250 processes dying on a busy host
 START_LIMIT_S = 60.0
@@ -26,15 +29,20 @@ TIMEOUT_KILL_S = 0.8
 _SECOND_SIGNAL_S = 1.0
 _DRAIN_PAUSE_S = 0.02
 _STOP_S = 0.1
+_ASKED = 64  # files at once
+_CROWD = 64  # processes
 
 
 class Execution:
     """At most one run at a time, and the last one until the host has acknowledged it."""
 
-    def __init__(self, loop: Loop, link: Link, tree: Tree, reaper: Reaper, interpreters: Interpreters) -> None:
+    def __init__(
+        self, loop: Loop, link: Link, tree: Tree, reaper: Reaper, interpreters: Interpreters, mark: Mark
+    ) -> None:
         self._loop, self._link, self._tree = loop, link, tree
-        self._reaper, self._interpreters = reaper, interpreters
+        self._reaper, self._interpreters, self._mark = reaper, interpreters, mark
         self._writes = WriteWatch(tree.root)
+        self._open: set[str] = set()
         self._count = 0
         self.run: Run | None = None
         interpreters.owner = self
@@ -52,7 +60,10 @@ class Execution:
         if run is None:
             return None
         run.detach()
-        return {"run": run.id, "seq": run.seq, "acknowledged": run.acknowledged, "done": run.done}
+        return {
+            "run": run.id, "seq": run.seq, "acknowledged": run.acknowledged, "note": run.note, "done": run.done,
+            "interpreter": run.state,
+        }  # fmt: skip
 
     @property
     def calm(self) -> bool:
@@ -85,6 +96,7 @@ class Execution:
     def _do_run(self, body: Json, attachments: list[bytes]) -> Json:
         """Start a run (code, then maybe stdin attached); its events come on the channel that the host named."""
         self._refuse_if_busy()
+        self._mark.take(body)
         code, *rest = attachments
         stdin = rest[0] if rest else b""
         self._count += 1
@@ -125,10 +137,11 @@ class Execution:
         return {}
 
     def _do_ack(self, body: Json, _: list[bytes]) -> None:
-        """The host has seen a run's events up to a number; ``final``: its result is stored."""
+        """The host has seen a run's events up to a number; ``final``: its result is stored, and so are its files."""
         run = self.run
+        self._mark.take(body)
         if run is not None and run.id == body["run"]:
-            run.acknowledge(body["seq"])
+            run.acknowledge(body["seq"], body.get("note"))
             if run.done and body.get("final"):
                 self._link.outbox.close(run.channel)
                 self.run = None
@@ -186,7 +199,7 @@ class Execution:
 
     def _begin(self, run: Run, state: str) -> None:
         """The cell runs from now on."""
-        run.began = time.monotonic()
+        run.began, run.state = time.monotonic(), state
         run.emit("started", {"interpreter": state})
         run.timers.append(self._loop.later(run.timeout_s, lambda: self._stop(run, "timeout", TIMEOUT_KILL_S)))
 
@@ -195,13 +208,19 @@ class Execution:
             self._finish(run, {"failure": "the interpreter did not start", "unusable": True})
 
     def _stop(self, run: Run, reason: str, kill_after_s: float) -> None:
-        """SIGINT now and after 1 s, SIGKILL at last; the first reason is the one that is told."""
+        """SIGINT now and after 1 s, SIGKILL at last; the first reason is the one that is told.
+
+        A crowd gets no time to obey: ending it takes long enough, and it grows meanwhile.
+        """
         if run is not self.run or run.done:
             return
         first = run.stopped_by is None
         run.stopped_by = run.stopped_by or reason
         if run.began is None:
             self._finish(run, {})
+            return
+        if reason == "timeout" and len(system.others(self._interpreters.pids())) > _CROWD:
+            self._kill(run)
             return
         if first:
             self._signal(run)
@@ -373,9 +392,19 @@ class Execution:
         if new_folders:
             self._writes.follow(found.folders)
         seen = self._writes.look()
-        # A mapping can only be new if something was opened, or if folders are new and were not watched yet.
+        lacking = not seen.complete
+        self._note_open(found, found.files if lacking or new_folders else seen.touched)
         mapped: set[int] = set()
-        if stopped and kept is not None and (seen.opened or new_folders or tree.mapped):
+        if stopped and kept is not None and self._open:
             mapped = mapped_inodes(kept, tree.root)
-        lacking = self._writes.works and not seen.complete
-        return tree.changes(found, found.files if lacking else seen.written, mapped)
+        return tree.changes(found, found.files if lacking and self._writes.works else seen.written, mapped)
+
+    def _note_open(self, found: Scan, touched: Iterable[str]) -> None:
+        """Keep in mind which files may be open for writing: they may be mapped, now or in a later run.
+
+        Whatever is open was touched under a name that is still there, or has none any more. Each costs some
+        microseconds, so that of many only some are asked about, and the others count as open until later.
+        """
+        places = self._open.union(touched) & found.files.keys()
+        asked = set(itertools.islice(places, _ASKED))
+        self._open = {path for path in places if path not in asked or not closed(os.path.join(self._tree.root, path))}

@@ -6,6 +6,7 @@ import contextlib
 import os
 
 from .link import Link
+from .marks import Mark
 from .protocol import ABORT, DATA, Frame, Json
 from .tree import Tree
 
@@ -21,8 +22,8 @@ class _Upload:
 class Files:
     """Does to the tree what the host asks; large files come and go on channels of their own."""
 
-    def __init__(self, tree: Tree, link: Link) -> None:
-        self._tree, self._link = tree, link
+    def __init__(self, tree: Tree, link: Link, mark: Mark) -> None:
+        self._tree, self._link, self._mark = tree, link, mark
         self._uploads: dict[int, _Upload] = {}
         link.on_frame = self._on_frame
         link.requests |= {
@@ -41,6 +42,7 @@ class Files:
 
     def _put(self, body: Json, attachments: list[bytes]) -> Json:
         """Many small files, links and empty folders in one message."""
+        self._mark.touch()
         contents = iter(attachments)
         for item in body["files"]:
             if "link" in item:
@@ -61,6 +63,7 @@ class Files:
 
     def _upload(self, body: Json, _: list[bytes]) -> None:
         """One large file; its bytes follow on a channel, the reply comes after their end."""
+        self._mark.touch()
         fd, part = self._tree.begin()
         self._uploads[body["channel"]] = _Upload(body, fd, part)
 
@@ -107,11 +110,13 @@ class Files:
             self._tree.discard(upload.part)
 
     def _remove(self, body: Json, _: list[bytes]) -> Json:
+        self._mark.touch()
         for path in body["paths"]:
             self._tree.remove(path)
         return {}
 
     def _clear(self, _: Json, __: list[bytes]) -> Json:
+        self._mark.touch()
         self._tree.clear()
         return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 
 from .loop import WRITE, Loop
@@ -47,16 +48,29 @@ class Link:
 
     def __init__(self, loop: Loop, on_gone: Callable[[], None]) -> None:
         self.outbox = Outbox()
-        self.requests: dict[str, Handle] = {"ping": lambda *_: {}}
+        self.requests: dict[str, Handle] = {"ping": lambda *_: {}, "beat": lambda *_: None}
         self.on_frame: Callable[[Frame], None] = lambda _: None
         self.on_hello: Callable[[], Json] = dict
         self._loop, self._on_gone = loop, on_gone
         self._decoder, self._assembler = Decoder(), Assembler()
         self._unsent = b""
         self._cut = False
+        self._heard = 0.0
         for fd in (0, 1):
             os.set_blocking(fd, False)
         loop.watch(0, self._read)
+
+    def expect_host(self, limit_s: float) -> None:
+        """Take the host for gone when no frame has come for so long: its end of the stream outlives it here."""
+        self._heard = time.monotonic()
+        self._look_for_host(limit_s)
+
+    def _look_for_host(self, limit_s: float) -> None:
+        left = self._heard + limit_s - time.monotonic()
+        if left > 0:
+            self._loop.later(left, lambda: self._look_for_host(limit_s))
+        else:
+            self._on_gone()
 
     def say(self, body: Json) -> None:
         """Send a control message."""
@@ -95,6 +109,7 @@ class Link:
             self._on_gone()
             return
         for frame in self._decoder.feed(data):
+            self._heard = time.monotonic()
             try:
                 self._on_any_frame(frame)
             except ProtocolViolation as error:

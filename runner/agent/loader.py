@@ -1,7 +1,8 @@
 """How agent code gets into a sandbox: one line of Python that reads a bundle of sources from fd 0.
 
 The host sends its own sources at every start, so the two ends cannot differ in version; the agent passes
-the same bundle on to the template. ``bundle`` runs on the host only, ``LOADER`` in the sandbox only.
+the same bundle on to the template. One whose host died before it sent them ends by itself. ``bundle`` runs on the host
+only, ``LOADER`` in the sandbox only.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from pathlib import Path
 PACKAGE = "foliobox_agent"
 
 LOADER = """\
-import importlib.machinery, json, os, sys
+import importlib.machinery, json, os, select, sys
 def read(size):
     data = b""
     while len(data) < size:
+        if not select.select([0], [], [], 60)[0]:
+            os._exit(0)
         part = os.read(0, size - len(data))
         if not part:
             os._exit(0)

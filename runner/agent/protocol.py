@@ -343,7 +343,8 @@ class Outbox:
 
 # --- what both ends say -----------------------------------------------------------------------------------
 
-# host -> agent:  hello, ping, mark, put, upload, remove, clear, get, get_many, run, interrupt, reset, ack, resume
+# host -> agent:  hello, ping, mark, put, upload, remove, clear, get, get_many, run, interrupt, reset, ack, resume,
+#                 beat
 # agent -> host:  welcome, ready, reply, violation; on a run's channel: events, numbered by ``seq``
 MAX_PATH_BYTES = 1024
 MAX_LEVELS = 64

@@ -50,6 +50,8 @@ class Run:
         self.timers: list[int] = []
         self.seq = 0
         self.acknowledged = 0
+        self.note: object = None  # of the host, about what it has acknowledged
+        self.state: str | None = None  # whether the interpreter was new when the cell began
         self._outbox = outbox
         self._detached = False
         self._ended: set[int] = set()
@@ -97,8 +99,9 @@ class Run:
         """A new host attached: keep events for it, and send none before it asks, on a channel it does not know."""
         self._detached = True
 
-    def acknowledge(self, seq: int) -> None:
-        """The host has seen everything up to ``seq``."""
+    def acknowledge(self, seq: int, note: object = None) -> None:
+        """The host has seen everything up to ``seq``; its ``note`` is for the host that comes next."""
+        self.note = note
         self.acknowledged = max(self.acknowledged, min(seq, self.seq))
         while self._unacked and self._unacked[0].seq <= seq:
             self._unacked_size -= self._unacked.popleft().size

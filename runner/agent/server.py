@@ -11,15 +11,15 @@ import json
 import os
 import signal
 import sys
-from typing import Any
 
-from . import system
+from . import identity, system
 from .children import Reaper
 from .execution import KILL_LIMIT_S, Execution
 from .files import Files
 from .interpreters import Interpreters
 from .link import Link
 from .loop import Loop
+from .marks import Mark
 from .protocol import Json
 from .tree import Tree
 
@@ -32,11 +32,13 @@ class Agent:
         self.reaper = Reaper()
         self.link = Link(self.loop, self.leave)
         self.tree = Tree(config["root"])
-        self.files = Files(self.tree, self.link)
+        self.mark = Mark()
+        self.files = Files(self.tree, self.link, self.mark)
         self.interpreters = Interpreters(self.loop, self.reaper, config, bundle)
-        self.execution = Execution(self.loop, self.link, self.tree, self.reaper, self.interpreters)
-        self._mark: Any = None
+        self.execution = Execution(self.loop, self.link, self.tree, self.reaper, self.interpreters, self.mark)
         self.link.on_hello = self._welcome
+        if config.get("orphan_s") is not None:
+            self.link.expect_host(config["orphan_s"])
         self.link.requests["mark"] = self._do_mark
 
     def serve(self) -> None:
@@ -64,13 +66,13 @@ class Agent:
         return {
             "ready": kept is not None and kept.ready,
             "failed": self.interpreters.preload_failed,
-            "mark": self._mark,
+            **self.mark.told(),
             "run": self.execution.report(),
         }
 
     def _do_mark(self, body: Json, _: list[bytes]) -> Json:
         """Keep a note for whichever host comes next (which version the files are of)."""
-        self._mark = body["mark"]
+        self.mark.take(body)
         return {}
 
     def _on_child(self, wake: int) -> None:
@@ -82,6 +84,8 @@ class Agent:
 def main(raw: bytes, arguments: list[str]) -> None:
     """Entry point inside the sandbox: ``arguments[0]`` is the configuration as JSON."""
     config = json.loads(arguments[0])
+    if config.get("uid") is not None:
+        identity.hold(config["uid"])
     signal.signal(signal.SIGINT, signal.SIG_IGN if os.getpid() != 1 else signal.SIG_DFL)
     system.become_subreaper()
     system.set_dumpable(False)

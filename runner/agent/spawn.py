@@ -11,7 +11,7 @@ import os
 import select
 import signal
 
-from . import system
+from . import identity, system
 
 _ABOVE = 10  # no descriptor that a program is given has a number from here on
 
@@ -53,6 +53,7 @@ def _become(path: str, arguments: list[str], env: dict[str, str], places: dict[i
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         system.yield_to_agent()
+        identity.give_up()
         for place, fd in places.items():
             os.dup2(fd, place)
             os.set_inheritable(place, True)  # dup2 leaves it as it is where both are the same

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
 _CHILD = (signal.SIGCHLD,)
 _LOOK_AGAIN_S = 0.002
+_GVISOR_STOPPED = 0x7F  # it says "killed" with the low byte of a wait status for "stopped"; no signal has that number
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -72,6 +73,15 @@ def processes() -> dict[int, int]:
                 continue
             found[int(name)] = int(fields[1])
     return found
+
+
+def dying(pid: int) -> bool:
+    """Whether the kernel is ending a process (PF_EXITING), or has ended it and its parent does not know yet."""
+    try:
+        fields = read_small(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return True
+    return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & 0x4)
 
 
 def children(pid: int) -> list[int]:
@@ -148,7 +158,7 @@ def stop_and_wait(pid: int, limit_s: float = 0.5) -> bool:
         while (left := deadline - time.monotonic()) > 0:
             info = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if info is not None:
-                return info.si_code == os.CLD_STOPPED
+                return info.si_code == os.CLD_STOPPED or info.si_status == _GVISOR_STOPPED
             # Not for long: where there are other threads, one of them may have got the signal.
             heard = signal.sigtimedwait(_CHILD, min(left, _LOOK_AGAIN_S)) is not None or heard
     except (ChildProcessError, ProcessLookupError):

@@ -20,6 +20,7 @@ from runner.model import SandboxLimits, SandboxSpec, SandboxUsage
 Isolation = Literal["separate-kernel", "shared-kernel", "none", "unknown"]
 WORKSPACE = "/workspace"
 SANDBOX_UID = 10001
+HOSTNAME = "sandbox"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Wall:
 
 @dataclass(frozen=True, slots=True)
 class BackendReport:
-    """What a start found out, by trying."""
+    """What a start found out, by trying. ``runtime`` and the version of ``engine`` where there are such things."""
 
     name: str
     available: bool
@@ -42,6 +43,8 @@ class BackendReport:
     image_ready: bool = False
     detail: str = ""
     walls: tuple[Wall, ...] = field(default=())
+    runtime: str = ""
+    engine: str = ""
 
     @property
     def loopback_only(self) -> bool:
@@ -67,12 +70,24 @@ class Sandbox(Protocol):
         """What the agent hears."""
         ...
 
+    @property
+    def orphan_s(self) -> float | None:
+        """After how long without a word from its host the agent ends; None where it ends with its host."""
+        ...
+
     async def usage(self) -> SandboxUsage:
-        """Counters read from outside; never raises."""
+        """Counters read from outside, after its end too where the host still knows them; never raises."""
         ...
 
     async def reset_peak(self) -> None:
         """Make the next ``usage`` report the peak since now, where the host can."""
+        ...
+
+    async def detach(self) -> None:
+        """Let go of the streams and leave the sandbox running for the next start of this deployment; never raises.
+
+        Where sandboxes die with their runner it ends.
+        """
         ...
 
     async def destroy(self) -> None:
@@ -92,12 +107,30 @@ class Backend(Protocol):
         """Try everything a start needs, and say what stands. Raises nothing."""
         ...
 
+    async def trouble(self) -> str:
+        """What is known to keep sandboxes from being started since the last probe; empty when nothing is.
+
+        Cheap, and raises nothing.
+        """
+        ...
+
     async def create(self, spec: SandboxSpec) -> Sandbox:
         """Start a sandbox. Raises BackendUnavailable; leaves nothing behind when it does."""
         ...
 
+    async def survivors(self) -> list[str]:
+        """Ids of sandboxes of this deployment that run on from an earlier start and can be attached to.
+
+        Empty where sandboxes die with their runner. Raises nothing.
+        """
+        ...
+
+    async def attach(self, sandbox_id: str) -> Sandbox:
+        """The byte stream of a survivor again. Raises BackendUnavailable, SandboxLost when it is gone."""
+        ...
+
     async def sweep(self) -> int:
-        """End what dead runners left on this host; gives how many sandboxes that were."""
+        """End what dead runners of this deployment left, but what was attached to; gives how many sandboxes."""
         ...
 
 

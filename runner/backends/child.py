@@ -14,13 +14,21 @@ import signal
 import subprocess
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
-from runner.errors import BackendUnavailable
+from runner.errors import BackendUnavailable, SandboxLost
 
-S = TypeVar("S", bound="ChildSandbox")
+S = TypeVar("S", bound="Destroyable")
 
 _STDERR_KEEP = 4096
+
+
+class Destroyable(Protocol):
+    """What can be undone."""
+
+    async def destroy(self) -> None:
+        """End it; never raises."""
+        ...
 
 
 class Child:
@@ -142,6 +150,15 @@ class ChildSandbox:
         """The end of what the launch wrote to its standard error; complete once the sandbox is destroyed."""
         return self._child.last_words.decode("utf-8", "replace").strip() if self._child is not None else ""
 
+    @property
+    def orphan_s(self) -> float | None:
+        """It ends with its host."""
+        return None
+
+    async def detach(self) -> None:
+        """It ends with its host."""
+        await self.destroy()
+
     async def destroy(self) -> None:
         """End it once, however often and by however many this is asked."""
         if self._destroyed is None:
@@ -150,6 +167,22 @@ class ChildSandbox:
 
     async def _destroy(self) -> None:
         raise NotImplementedError
+
+
+class WithoutSurvivors:
+    """What backends share whose sandboxes die with their runner, and which have no engine beside them."""
+
+    async def trouble(self) -> str:
+        """Nothing that could come and go."""
+        return ""
+
+    async def survivors(self) -> list[str]:
+        """None."""
+        return []
+
+    async def attach(self, sandbox_id: str) -> NoReturn:
+        """Raises SandboxLost."""
+        raise SandboxLost("the sandbox ended with its runner; send the request again", cause=sandbox_id)
 
 
 async def started_or_undone(start: Coroutine[Any, Any, S]) -> S:

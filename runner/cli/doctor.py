@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -55,30 +56,37 @@ def doctor(
 def _try_sandbox(console: Console, settings: Settings, keyring: Keyring | None) -> list[str]:
     """Probe the backend and start a sandbox; show both, and return what went wrong."""
     try:
-        report, seconds = asyncio.run(_start(settings))
+        report, seconds, others = asyncio.run(_start(settings))
         console.print(_table(f"Backend {report.name}", _backend_rows(report, seconds)))
+        for other in others:
+            console.print(_table(f"Not used: {other.name}", _backend_rows(other, 0.0)))
         problems = [] if report.available else [f"no sandbox can be started: {report.detail}"]
     except FolioboxError as error:
         return [checks.plain(error)]
     for text in composition.advice(settings, report.name):
         console.print(f"[yellow]{escape(text)}[/]")
-    try:
-        composition.check_exposure(settings, report, keyring)
-    except FolioboxError as error:
-        problems.append(checks.plain(error))
+    for check in (
+        partial(composition.check_isolation, settings, report),
+        partial(composition.check_exposure, settings, report, keyring),
+    ):
+        try:
+            check()
+        except FolioboxError as error:
+            problems.append(checks.plain(error))
     return problems
 
 
-async def _start(settings: Settings) -> tuple[BackendReport, float]:
-    """Probe the backend, and bring one sandbox up and down again."""
+async def _start(settings: Settings) -> tuple[BackendReport, float, list[BackendReport]]:
+    """Probe the backend, and bring one sandbox up and down again; probe the others too."""
     backend, report = await composition.choose_backend(settings)
+    others = await composition.other_backends(settings, report.name)
     if not report.available:
-        return report, 0.0
+        return report, 0.0, others
     began = time.perf_counter()
     client = await composition.start_one_sandbox(backend, settings)
     seconds = time.perf_counter() - began
     await client.destroy()
-    return report, seconds
+    return report, seconds, others
 
 
 def _show_settings(console: Console, settings: Settings | None, everything: bool) -> None:
@@ -124,6 +132,8 @@ def _backend_rows(report: BackendReport, seconds: float) -> list[Row]:
         ("isolation", escape(report.isolation)),
         ("image", escape(report.image or "none")),
     ]
+    if report.engine:
+        rows.insert(1, ("runtime", escape(f"{report.runtime or 'none'} of Docker {report.engine}")))
     for wall in report.walls:
         state = "[green]stands[/]" if wall.stands else "[red]missing[/]"
         rows.append((f"wall: {escape(wall.name)}", f"{state} {escape(wall.detail)}"))

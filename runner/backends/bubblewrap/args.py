@@ -9,20 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from runner.backends.base import SANDBOX_UID, WORKSPACE
+from runner.backends.base import HOSTNAME, SANDBOX_UID, WORKSPACE
 from runner.model import SandboxLimits
 
-HOSTNAME = "sandbox"
-# Facts about the host's kernel and devices that no program here needs; bwrap fails on one that does not exist.
-HOST_FACTS = tuple(
-    f"/proc/{name}"
-    for name in (
-        "config.gz", "kallsyms", "cmdline", "interrupts", "softirqs", "partitions", "diskstats", "keys", "key-users",
-        "kcore", "kmsg", "sysrq-trigger", "timer_list", "sched_debug", "latency_stats", "iomem", "ioports", "mdstat",
-        "swaps", "modules", "devices", "misc", "bootconfig", "locks", "schedstat", "zoneinfo", "buddyinfo",
-        "pagetypeinfo", "slabinfo", "vmallocinfo", "dma", "fb", "execdomains", "consoles",
-    )
-)  # fmt: skip
+OUTSIDE = 4  # processes of a sandbox's group that its own limit does not count, and some to spare
 
 
 def options(
@@ -69,7 +59,12 @@ def chain(bwrap: str, limits: SandboxLimits, host_uid: int | None, cgroup_procs:
 
 
 def rlimits(limits: SandboxLimits, *, own_uid: bool) -> list[str]:
-    """Per-process limits. RLIMIT_NPROC counts per host uid, hence only where a sandbox has its own."""
+    """Per-process limits. RLIMIT_NPROC counts per host uid, hence only where a sandbox has its own.
+
+    It is met before the control group's limit, and must be: the kernel looks at it before it copies a process's
+    memory and at the group's after that, so that a bomb at the group's limit does nothing but copy, and takes
+    seconds to die.
+    """
     flags = [
         "--core=0",
         f"--fsize={limits.workspace_bytes}",
@@ -79,4 +74,4 @@ def rlimits(limits: SandboxLimits, *, own_uid: bool) -> list[str]:
         "--rtprio=0",
         "--nice=0",
     ]
-    return [*flags, f"--nproc={limits.pids}"] if own_uid else flags
+    return [*flags, f"--nproc={limits.pids - OUTSIDE}"] if own_uid else flags

@@ -14,7 +14,8 @@ from runner.backends.bubblewrap import args, cgroup, leftover, mounts, probe
 from runner.backends.bubblewrap.cgroup import Group, Parents
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.backends.bubblewrap.launch import Plan
-from runner.backends.child import ChildSandbox, started_or_undone
+from runner.backends.child import ChildSandbox, WithoutSurvivors, started_or_undone
+from runner.backends.proc import HOST_FACTS
 from runner.errors import BackendUnavailable
 from runner.model import SandboxSpec, SandboxUsage
 
@@ -65,7 +66,7 @@ class BubblewrapSandbox(ChildSandbox):
                 self._lease.release()
 
 
-class BubblewrapBackend:
+class BubblewrapBackend(WithoutSurvivors):
     """The embedded backend. Use it from one long-lived thread: sandboxes die with the thread that spawned them."""
 
     name = "bubblewrap"
@@ -73,7 +74,7 @@ class BubblewrapBackend:
     def __init__(self, config: BubblewrapConfig) -> None:
         self._config = config
         self._parents: Parents | None = None
-        self._hidden = tuple(path for path in args.HOST_FACTS if os.path.exists(path))
+        self._hidden = tuple(path for path in HOST_FACTS if os.path.exists(path))
 
     @property
     def parents(self) -> Parents:

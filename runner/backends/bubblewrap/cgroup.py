@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.backends.counters import Counters
 from runner.model import SandboxLimits, SandboxUsage
 
 ROOT = Path("/sys/fs/cgroup")
@@ -21,7 +21,6 @@ V1_CONTROLLERS = ("memory", "pids", "cpu")
 PREFIX = "foliobox-"
 LEAF = "runner.foliobox"
 _PERIOD_US = 100_000
-_COUNTER_BYTES = 4096
 # Half of what the runner has, so that it answers while every sandbox computes; among themselves all are alike.
 # Less would starve sandboxes where other programs keep the host busy.
 _SHARES_V1, _WEIGHT_V2 = 512, 50
@@ -94,11 +93,8 @@ class Group:
 
     def __init__(self, folders: dict[str, Path], controllers_v2: bool = False) -> None:
         self._folders, self._controllers_v2 = folders, controllers_v2
-        # Open descriptors: a run reads each of them twice. None once closed; removal is done in another thread.
-        self._counters: dict[str, int] | None = {}
-        self._counters_lock = threading.Lock()
-        self._peak: int | None = None
-        self._peak_known = True
+        memory = folders.get("v2" if controllers_v2 else "memory")
+        self._counters = Counters(memory, v2=controllers_v2) if memory is not None else None
 
     @classmethod
     def planned(cls, parents: Parents, name: str) -> Group:
@@ -138,61 +134,12 @@ class Group:
 
     def usage(self) -> SandboxUsage:
         """Memory now, its peak, and how many processes the kernel killed for want of it."""
-        if "memory" in self._folders:
-            return SandboxUsage(
-                _number(self._counter("memory", "memory.usage_in_bytes")),
-                _number(self._counter("memory", "memory.max_usage_in_bytes")),
-                _of_key(self._counter("memory", "memory.oom_control"), b"oom_kill"),
-            )
-        if self._controllers_v2:
-            return SandboxUsage(
-                _number(self._counter("v2", "memory.current")),
-                self._peak_v2(),
-                _of_key(self._counter("v2", "memory.events"), b"oom_kill"),
-            )
-        return SandboxUsage()
-
-    def _counter(self, group: str, name: str) -> bytes:
-        """What a file of a group says now; empty when it cannot be read."""
-        with self._counters_lock, contextlib.suppress(OSError):
-            if self._counters is not None:
-                fd = self._counters.get(name)
-                if fd is None:
-                    fd = self._counters[name] = os.open(self._folders[group] / name, os.O_RDONLY | os.O_CLOEXEC)
-                return os.pread(fd, _COUNTER_BYTES, 0)
-        return b""
+        return self._counters.usage() if self._counters is not None else SandboxUsage()
 
     def reset_peak(self) -> None:
-        """Peaks count from now; on v2 the new mark belongs to a descriptor (Linux 6.12), else it is unknown."""
-        if "memory" in self._folders:
-            with contextlib.suppress(OSError):
-                if self._peak is None:
-                    flags = os.O_WRONLY | os.O_CLOEXEC
-                    self._peak = os.open(self._folders["memory"] / "memory.max_usage_in_bytes", flags)
-                os.pwrite(self._peak, b"0", 0)
-        elif self._controllers_v2:
-            try:
-                if self._peak is None:
-                    self._peak = os.open(self._folders["v2"] / "memory.peak", os.O_RDWR | os.O_CLOEXEC)
-                os.write(self._peak, b"reset")
-            except OSError:
-                self._peak_known = False
-
-    def _peak_v2(self) -> int | None:
-        if not self._peak_known:
-            return None
-        if self._peak is None:
-            return _number(self._counter("v2", "memory.peak"))
-        try:
-            return int(os.pread(self._peak, 64, 0))
-        except (OSError, ValueError):
-            return None
-
-    def _close_counters(self) -> None:
-        with self._counters_lock:
-            for fd in (self._counters or {}).values():
-                os.close(fd)
-            self._counters = None
+        """Peaks count from now, or are unknown."""
+        if self._counters is not None:
+            self._counters.reset_peak()
 
     def kill(self) -> None:
         """End every process of the sandbox: by ``cgroup.kill`` where it exists, else by rounds of SIGKILL."""
@@ -213,10 +160,8 @@ class Group:
     def remove(self, limit_s: float = 5.0) -> bool:
         """Kill, then remove the groups; False when some could not be removed in time (zombies hold them)."""
         self.kill()
-        self._close_counters()
-        if self._peak is not None:
-            os.close(self._peak)
-            self._peak, self._peak_known = None, False
+        if self._counters is not None:
+            self._counters.close()
         deadline = time.monotonic() + limit_s
         left = [folder for folder in self._folders.values() if folder.exists()]
         while left:
@@ -270,18 +215,3 @@ def _pids(folder: Path) -> list[int]:
         return [int(pid) for pid in (folder / "cgroup.procs").read_text().split()]
     except OSError:
         return []
-
-
-def _number(text: bytes) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None
-
-
-def _of_key(text: bytes, key: bytes) -> int | None:
-    for line in text.splitlines():
-        name, _, value = line.partition(b" ")
-        if name == key:
-            return _number(value)
-    return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from runner.agent import loader
 from runner.backends import leases, records, seccomp
 from runner.backends.base import WORKSPACE, BackendReport, Wall, agent_command, agent_environment, image_name
-from runner.backends.child import Child, ChildSandbox, started_or_undone
+from runner.backends.child import Child, ChildSandbox, WithoutSurvivors, started_or_undone
 from runner.backends.unisolated import args, folders, shim
 from runner.backends.unisolated.config import UnisolatedConfig
 from runner.backends.unisolated.family import Family
@@ -68,7 +68,7 @@ class UnisolatedSandbox(ChildSandbox):
                 self._lease.release()
 
 
-class UnisolatedBackend:
+class UnisolatedBackend(WithoutSurvivors):
     """The backend without walls; only the registry decides that it may be used."""
 
     name = "unisolated"

@@ -26,6 +26,7 @@ class Ends:
     """What a client needs of a sandbox, over any pair of streams."""
 
     sandbox_id = "lab"
+    orphan_s: float | None = None
 
     def __init__(self, reader: StreamReader, writer: StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -38,15 +39,18 @@ class Ends:
     async def reset_peak(self) -> None:
         """Nothing to reset."""
 
+    async def detach(self) -> None:
+        """Nothing to let go of."""
+
     async def destroy(self) -> None:
         """Only noted."""
         self.destroyed = True
 
 
 @contextlib.asynccontextmanager
-async def local_agent(root: Path) -> AsyncIterator[tuple[Ends, Process]]:
-    """An agent with its workspace in ``root``; ended with the block."""
-    config = json.dumps({"root": str(root), "python": sys.executable})
+async def local_agent(root: Path, **more: object) -> AsyncIterator[tuple[Ends, Process]]:
+    """An agent with its workspace in ``root`` and ``more`` in its configuration; ended with the block."""
+    config = json.dumps({"root": str(root), "python": sys.executable, **more})
     env = {"PATH": os.environ["PATH"], "HOME": str(root.parent), "MPLBACKEND": "Agg", "PYTHONUTF8": "1"}
     command = [sys.executable, "-I", "-S", "-c", loader.LOADER, "foliobox_agent.server", config]
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=env)

@@ -92,7 +92,7 @@ def test_a_child_stopped_before_it_executes_holds_nobody(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "_become", lambda *_: os.kill(os.getpid(), signal.SIGSTOP))
     began = time.monotonic()
     pid = spawn("/bin/true", ["true"], ENV, {}, wait_s)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10  # who is held is so for ever
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
     os.kill(pid, signal.SIGCONT)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 127

@@ -80,4 +80,4 @@ def test_unprivileged_launch_drops_no_uid_and_counts_no_processes() -> None:
     assert "--reuid" not in chain
     assert "--no-new-privs" in chain
     assert not [part for part in chain if part.startswith("--nproc")]
-    assert "--nproc=256" in args.chain("bwrap", LIMITS, 1, [])
+    assert f"--nproc={LIMITS.pids - args.OUTSIDE}" in args.chain("bwrap", LIMITS, 1, [])

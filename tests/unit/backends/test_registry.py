@@ -10,9 +10,12 @@ from runner.backends import registry
 from runner.backends.base import BackendReport, Sandbox, Wall
 from runner.backends.bubblewrap.backend import BubblewrapBackend
 from runner.backends.bubblewrap.config import BubblewrapConfig
+from runner.backends.docker.backend import DockerBackend
+from runner.backends.docker.config import DockerConfig
 from runner.backends.unisolated.backend import UnisolatedBackend
 from runner.errors import ConfigurationError
 from runner.model import SandboxSpec
+from runner.settings import BACKENDS
 
 
 class Fake:
@@ -28,14 +31,33 @@ class Fake:
     async def create(self, spec: SandboxSpec) -> Sandbox:
         raise NotImplementedError(self.name)
 
+    async def trouble(self) -> str:
+        return f"{self.name} is tired"
+
+    async def survivors(self) -> list[str]:
+        return [self.name]
+
+    async def attach(self, sandbox_id: str) -> Sandbox:
+        raise NotImplementedError(self.name)
+
     async def sweep(self) -> int:
         return 1
 
 
-def automatic(jails: bool, bare: bool, allowed: bool) -> tuple[registry.Automatic, Fake]:
+def automatic(jails: bool, bare: bool, allowed: bool, docker: bool = False) -> tuple[registry.Automatic, Fake]:
+    engine = Fake(BackendReport("docker", docker, "separate-kernel", detail="" if docker else "no daemon"))
     isolated = Fake(BackendReport("bubblewrap", jails, "shared-kernel", detail="" if jails else "no namespaces"))
     naked = Fake(BackendReport("unisolated", bare, "none", walls=(Wall("namespaces", False),), detail="bare"))
-    return registry.Automatic(isolated, naked, allowed), naked
+    return registry.Automatic(engine, isolated, naked, allow_unisolated=allowed), naked
+
+
+async def test_docker_comes_first() -> None:
+    chosen, naked = automatic(True, True, True, docker=True)
+    assert (await chosen.probe()).name == chosen.name == "docker"
+    assert not naked.probed
+    assert await chosen.survivors() == ["docker"]
+    assert await chosen.trouble() == "docker is tired"
+    assert await chosen.sweep() == 3
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -70,15 +92,17 @@ async def test_when_both_fail_both_reasons_are_told() -> None:
     chosen, _ = automatic(False, False, True)
     report = await chosen.probe()
     assert not report.available
-    assert report.detail == "no namespaces; and without isolation: bare"
+    assert report.detail == "docker: no daemon; bubblewrap: no namespaces; and without isolation: bare"
 
 
 def test_names(tmp_path: Path) -> None:
-    config = BubblewrapConfig(tmp_path, tmp_path / "run", None)
-    assert isinstance(registry.create("bubblewrap", config, True), BubblewrapBackend)
-    assert isinstance(registry.create("unisolated", config, True), UnisolatedBackend)
-    assert isinstance(registry.create("auto", config, False), registry.Automatic)
+    jails, docker = BubblewrapConfig(tmp_path, tmp_path / "run", None), DockerConfig(tmp_path)
+    assert isinstance(registry.create("docker", docker, jails, False), DockerBackend)
+    assert isinstance(registry.create("bubblewrap", docker, jails, True), BubblewrapBackend)
+    assert isinstance(registry.create("unisolated", docker, jails, True), UnisolatedBackend)
+    assert isinstance(registry.create("auto", docker, jails, False), registry.Automatic)
     with pytest.raises(ConfigurationError, match="SANDBOX_ALLOW_UNISOLATED=1"):
-        registry.create("unisolated", config, False)
+        registry.create("unisolated", docker, jails, False)
     with pytest.raises(ConfigurationError, match="choose one of"):
-        registry.create("docker", config, True)
+        registry.create("podman", docker, jails, True)
+    assert BACKENDS == registry.NAMES

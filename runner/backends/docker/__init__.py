@@ -1,0 +1,1 @@
+"""Sandboxes as containers of a Docker daemon, with any runtime that it has; gVisor's among them."""

@@ -1,0 +1,156 @@
+"""Starts sandboxes as containers, ends them, and knows those again that an earlier start of the runner left."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from runner.agent import loader
+from runner.backends.base import SANDBOX_UID, WORKSPACE, BackendReport, agent_command
+from runner.backends.child import started_or_undone
+from runner.backends.docker import labels
+from runner.backends.docker.args import Engine
+from runner.backends.docker.attach import attach
+from runner.backends.docker.config import DockerConfig
+from runner.backends.docker.door import ContainerGone, Door, ImageMissing, explained
+from runner.backends.docker.groups import Groups
+from runner.backends.docker.probe import Probe
+from runner.backends.docker.removal import Removal
+from runner.backends.docker.sandbox import DockerSandbox
+from runner.backends.docker.starting import Starter
+from runner.errors import BackendUnavailable, FolioboxError, SandboxLost
+from runner.model import SandboxSpec
+from runner.telemetry.logs import logger
+
+_START_S = 30.0
+_PING_S = 5.0
+log = logger("docker")
+
+
+class DockerBackend:
+    """Containers of one daemon. ``boot`` is the id of this start of the runner."""
+
+    name = "docker"
+
+    def __init__(self, config: DockerConfig, boot: str | None = None) -> None:
+        self._config = config
+        self._boot = boot or secrets.token_hex(8)
+        self._door = Door(config.daemon, config.timeout_s)
+        self._removal = Removal(self._door)
+        self._starter = Starter(config, self._door, self._removal, self._boot)
+        self._engine: Engine | None = None
+        self._groups: Groups | None = None
+        self._kept: set[str] = set()  # ids of survivors that were attached to
+
+    async def probe(self) -> BackendReport:
+        found = await Probe(self._config, self._door, self._starter, self._removal).run()
+        self._engine, self._groups = found.engine, found.groups
+        return found.report
+
+    async def trouble(self) -> str:
+        try:
+            await self._door.call("ping", limit_s=_PING_S)
+        except FolioboxError as error:
+            return explained(error)
+        return ""
+
+    async def create(self, spec: SandboxSpec) -> DockerSandbox:
+        return await started_or_undone(self._create(spec))
+
+    async def _create(self, spec: SandboxSpec) -> DockerSandbox:
+        engine = self._engine
+        if engine is None:
+            raise BackendUnavailable("no sandbox can be started: run `foliobox doctor` to see what is missing")
+        command = agent_command(self._config.agent_python, self._agent(engine))
+        try:
+            started = await self._starter.start(engine, spec.sandbox_id, spec.limits, command)
+        except ImageMissing:
+            engine = await self._image_again(engine)
+            started = await self._starter.start(engine, spec.sandbox_id, spec.limits, command)
+        counters = self._groups.counters(started.container) if self._groups is not None else None
+        sandbox = DockerSandbox(
+            spec.sandbox_id, started.container, started.attached, self._door, self._removal, counters,
+            self._config.orphan_s,
+        )  # fmt: skip
+        try:
+            await sandbox.hand_over(loader.bundle(), _START_S)
+        except BaseException as error:
+            await sandbox.destroy()
+            if isinstance(error, OSError):
+                cause = f"{error} {sandbox.last_words}".strip()
+                raise BackendUnavailable("the agent of a sandbox did not start", cause=cause) from error
+            raise
+        return sandbox
+
+    def _agent(self, engine: Engine) -> dict[str, object]:
+        config: dict[str, object] = {
+            "root": WORKSPACE,
+            "python": self._config.python,
+            "orphan_s": self._config.orphan_s,
+        }
+        return config | ({"uid": SANDBOX_UID} if engine.guest_root else {})
+
+    async def _image_again(self, engine: Engine) -> Engine:
+        """The image that its name stands for now: it was built anew, and the old one removed. Raises ImageMissing."""
+        image: Mapping[str, Any] = await self._door.call("inspect_image", self._config.image)
+        if image["Id"] == engine.image:
+            raise ImageMissing(f"the image {self._config.image} cannot be used: build it with `make images`")
+        log.warning("the sandbox image is another one now", image=self._config.image)
+        self._engine = Engine(str(image["Id"]), engine.runtime, engine.guest_root, engine.tcp_memory)
+        return self._engine
+
+    # -- what an earlier start left --------------------------------------------------------------------------
+
+    async def survivors(self) -> list[str]:
+        """Only those of the runtime that is used now: what was started behind a lower wall is not taken over."""
+        runtime = self._engine.runtime if self._engine is not None else ""
+        try:
+            found = await self._ours(running=True)
+        except FolioboxError as error:
+            log.warning("containers could not be listed", cause=error.cause)
+            return []
+        earlier = [labelled for _, labelled in found if self._is_leftover(labelled)]
+        return [
+            told[labels.SANDBOX] for told in earlier if told.get(labels.RUNTIME) == runtime and labels.SANDBOX in told
+        ]
+
+    async def attach(self, sandbox_id: str) -> DockerSandbox:
+        found = await self._door.call("inspect_container", labels.container_name(sandbox_id))
+        try:
+            container, state, told = str(found["Id"]), found["State"], found["Config"]["Labels"] or {}
+            runs = state["Running"] and not state["Paused"]
+            orphan_s = float(told[labels.ORPHAN_AFTER])
+        except (KeyError, TypeError, ValueError) as error:
+            raise SandboxLost("the sandbox is not one of this service", cause=repr(error)) from error
+        if not runs or told.get(labels.DEPLOYMENT) != labels.deployment_id(self._config.data):
+            raise ContainerGone("the sandbox is gone; send the request again", cause=f"{sandbox_id} does not run")
+        attached = await attach(self._config.daemon, container, self._config.timeout_s)
+        counters = self._groups.counters(container) if self._groups is not None else None
+        self._kept.add(sandbox_id)
+        return DockerSandbox(sandbox_id, container, attached, self._door, self._removal, counters, orphan_s)
+
+    async def sweep(self) -> int:
+        try:
+            found = await self._ours(running=False)
+        except FolioboxError as error:
+            log.warning("containers of an earlier start could not be listed", cause=error.cause)
+            return 0
+        count = 0
+        for container, told in found:
+            if self._is_leftover(told):
+                count += await self._removal.remove(container)
+        return count
+
+    def _is_leftover(self, told: Mapping[str, str]) -> bool:
+        """Whether an earlier start made it, and this one has not taken it over."""
+        return told.get(labels.BOOT) != self._boot and told.get(labels.SANDBOX) not in self._kept
+
+    async def _ours(self, *, running: bool) -> list[tuple[str, dict[str, str]]]:
+        """Id and labels of this deployment's containers."""
+        try:
+            mine = labels.deployment_id(self._config.data)
+        except OSError as error:
+            raise BackendUnavailable("the data folder cannot be used", cause=repr(error)) from error
+        listed = await self._door.call("containers", all=not running, filters={"label": f"{labels.DEPLOYMENT}={mine}"})
+        return [(str(item["Id"]), dict(item.get("Labels") or {})) for item in listed]
