@@ -106,6 +106,11 @@ class Admission:
         room = self._used() < self._max_live and not self.stopping
         return room and not self.queued and not (self._pressure and self._pressure.shortages(self._starting()))
 
+    @property
+    def overfull(self) -> bool:
+        """Whether there are more sandboxes than there may be: an earlier start of the service might have more."""
+        return self._used() > self._max_live
+
     def _used(self) -> int:
         return len(self._slots) + self._pool.count + len(self._discarding)
 
@@ -247,6 +252,10 @@ class Admission:
             queue.remove(waiter)
         if queue is not None and not queue:
             del self._queues[waiter.holder.key[0]]
+
+    def adopt(self, holder: Holder) -> None:
+        """It has a sandbox already, from an earlier start of the service."""
+        self._slots[holder] = True
 
     def release(self, holder: Holder) -> None:
         """Its sandbox has ended."""

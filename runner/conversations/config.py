@@ -21,17 +21,19 @@ class ConversationsConfig:
     idle_ttl_s: float = 1800.0
     ready_timeout_s: float = 60.0
     stop_grace_s: float = 10.0
+    keep_on_stop: bool = True
 
     @classmethod
     def from_env(cls, env: environment.Env) -> ConversationsConfig:
         """``SANDBOX_POOL_SIZE``, ``SANDBOX_MAX_SESSIONS`` (default (RAM − 2 GiB) / 1 GiB, at least 2; 0: that
-        default too), ``SANDBOX_IDLE_TTL_SECONDS``, ``SANDBOX_STOP_GRACE_SECONDS``.
+        default too), ``SANDBOX_IDLE_TTL_SECONDS``, ``SANDBOX_STOP_GRACE_SECONDS``, ``SANDBOX_KEEP_ON_STOP``.
         """
         return cls(
             pool_size=environment.integer(env, "SANDBOX_POOL_SIZE", 2, maximum=MAX_SANDBOXES),
             max_live=environment.integer(env, "SANDBOX_MAX_SESSIONS", 0, maximum=MAX_SANDBOXES) or _default_live(),
             idle_ttl_s=environment.number(env, "SANDBOX_IDLE_TTL_SECONDS", 1800.0, minimum=1.0),
             stop_grace_s=environment.number(env, "SANDBOX_STOP_GRACE_SECONDS", 10.0),
+            keep_on_stop=environment.switch(env, "SANDBOX_KEEP_ON_STOP", True),
         )
 
     @property

@@ -9,14 +9,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from runner.agent.protocol import Json
 from runner.conversations.admission import Admission
+from runner.conversations.assignments import Assignments
 from runner.conversations.execution import Execution, stop_before_it_begins
+from runner.conversations.marks import Mark, RunMark
 from runner.conversations.pace import Pace, retry_ms
 from runner.conversations.result import RunResult
+from runner.conversations.resumed import FoundRun, ResumedExecution
 from runner.conversations.runs import Running
 from runner.conversations.settings import ConversationSettings
 from runner.conversations.sync import Mirror
 from runner.conversations.turns import Turns
+from runner.conversations.variables import Variables
 from runner.errors import Busy, FolioboxError, NotFound, OwnedElsewhere, ProtocolError, QuotaExceeded, SandboxLost
 from runner.interpreter.client import RunEnd, SandboxClient
 from runner.limits.config import LimitsConfig
@@ -54,10 +59,12 @@ class Conversation:
         owners: Owners,
         idle_ttl_s: float,
         check_disk: Callable[[int], None] = lambda size: None,
+        assignments: Assignments | None = None,
         *,
         known: bool,
     ) -> None:
         self.workspace = workspace
+        self._assignments = assignments or Assignments()
         self._check_disk = check_disk  # whether a run may store so many bytes
         self.lock = Turns()
         self.mirror: Mirror | None = None
@@ -73,8 +80,7 @@ class Conversation:
         self.settings = ConversationSettings()
         self.effective = self.settings.effective(limits, idle_ttl_s)
         self.started_with: SandboxLimits | None = None
-        self._has_variables = False
-        self._lost_reason: str | None = "restored" if known else None
+        self._variables = Variables("restored" if known else None)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -99,7 +105,7 @@ class Conversation:
     @property
     def memorable(self) -> bool:
         """Whether the next run is to be told something that only this process knows."""
-        return self._lost_reason not in (None, "restored")
+        return self._variables.memorable
 
     def apply(self, settings: ConversationSettings) -> None:
         """Let settings hold: for files at once, for the sandbox with the next one."""
@@ -181,6 +187,8 @@ class Conversation:
                 await self.drop("sandbox_lost" if self.mirror is not None else None)
                 await self._owners.acquire(self.workspace)  # the drop has given it up
                 self.mirror = Mirror(self.workspace, await self._acquire(), self._check_disk)
+                if self.mirror.client.adoptable:
+                    await self._note_assignment(self.mirror.client)
             try:
                 await self.mirror.push()
                 return self.mirror
@@ -201,15 +209,61 @@ class Conversation:
         self.started_with = wanted
         return client
 
+    async def _note_assignment(self, client: SandboxClient) -> None:
+        assert self.started_with is not None
+        await self._assignments.note(client.sandbox_id, self.workspace, self.started_with)
+
+    def mark(self, run: RunMark | None = None) -> Json | None:
+        """What the sandbox is to remember for the next start of the service; None where it does not live so long."""
+        mirror = self.mirror
+        if mirror is None or not mirror.client.adoptable:
+            return None
+        seq = max(0, mirror.draft_seq)
+        return Mark(mirror.version, seq, self._variables.there, self._variables.reason, run).json()
+
+    async def take_over(self, client: SandboxClient, started_with: SandboxLimits, mark: Mark | None) -> Mirror:
+        """Have a sandbox that an earlier start of the service gave to this conversation.
+
+        ``mark`` says what is in it; None: nobody knows. Raises OwnedElsewhere, NotFound for a state that never was.
+        """
+        mirror = Mirror(self.workspace, client, self._check_disk)
+        if mark is None or mark.version < 0:
+            mirror.forget()
+        else:
+            await mirror.take_over(mark.version, mark.draft_seq)
+        await self._owners.acquire(self.workspace)
+        self.mirror, self.started_with, self.last_used = mirror, started_with, time.monotonic()
+        if mark is not None:
+            self._variables.there, self._variables.reason = mark.variables, mark.reason
+        self._admission.adopt(self)
+        return mirror
+
+    async def leave(self) -> None:
+        """Let go of the sandbox for the next start of the service; end it where it cannot wait for that."""
+        mirror = self.mirror
+        if mirror is None or not mirror.client.adoptable or self.busy:
+            await self.drop(None)
+            return
+        try:
+            await mirror.client.detach()
+        except (SandboxLost, ProtocolError):
+            await self.drop(None)
+            return
+        self.mirror = None
+        self._admission.release(self)
+        await self._owners.release(self.workspace)
+
     async def drop(self, reason: str | None) -> None:
         """End the sandbox; files stay in the store. ``reason`` is told with the next run."""
         mirror, self.mirror = self.mirror, None
-        self._forget_variables(reason)
+        self._variables.forget(reason)
         if mirror is not None:
             try:
                 await mirror.client.destroy()
             finally:
                 self._admission.release(self)
+            if mirror.client.adoptable:
+                await self._assignments.forget(mirror.client.sandbox_id)
             await self._owners.release(self.workspace)
 
     async def evict(self, reason: str = "evicted") -> None:
@@ -227,13 +281,9 @@ class Conversation:
                 await self.mirror.client.reset()
             except (SandboxLost, ProtocolError):
                 await self.drop("reset")
-        self._forget_variables("reset")
-
-    def _forget_variables(self, reason: str | None) -> None:
-        """Variables are gone; the next run is told why, if there were any."""
-        if reason is not None and self._has_variables:
-            self._lost_reason = reason
-        self._has_variables = False
+        self._variables.forget("reset")
+        if self.mirror is not None and self.mirror.client.adoptable:
+            self.mirror.client.mark(self.mark())
 
     async def interrupt(self, execution_id: str | None) -> bool:
         """Stop the run going on (or the one named, also while it waits); False when there is none. Needs no lock."""
@@ -301,6 +351,18 @@ class Conversation:
         finally:
             del self._runs[running.execution_id]
 
+    async def resume(self, running: Running, found: FoundRun) -> RunResult:
+        """See a run to its end that an earlier start of the service began in the sandbox that is here."""
+        self._runs[running.execution_id] = _Run(running.execution_id, current=True, executing=True)
+        try:
+            async with self.held():
+                assert self.mirror is not None
+                timeout_ms = min(found.mark.timeout_ms, self.effective.timeout_ms)
+                request = replace(found.mark.request, timeout_ms=timeout_ms)
+                return await ResumedExecution(self, self.mirror, running, request, found).go()
+        finally:
+            del self._runs[running.execution_id]
+
     async def _live_unless_withdrawn(self) -> Mirror | None:
         try:
             return await self.live()
@@ -315,19 +377,7 @@ class Conversation:
         self, request: RunRequest, end: RunEnd | None, started: str
     ) -> tuple[InterpreterState, str | None]:
         """Whether the conversation's variables are still there after a run, and if not, why."""
-        if end is None or end.interpreter == "lost":
-            self._has_variables = True  # the run itself may have set some
-            self._forget_variables("lost_in_previous_run")
-            return InterpreterState.LOST, None
-        had = self._has_variables
-        if request.fresh or request.language == "bash":
-            return (InterpreterState.KEPT if had else InterpreterState.NEW), None
-        if had and started == "new":
-            self._forget_variables("interpreter_lost")
-            had = False
-        self._has_variables = True
-        reason, self._lost_reason = self._lost_reason, None
-        return (InterpreterState.KEPT, None) if had else (InterpreterState.NEW, reason)
+        return self._variables.after(request, end, started)
 
     def run_limits(self, request: RunRequest) -> RunLimits:
         """What a run may give back: what it asks for, at most what its conversation and the deployment allow."""

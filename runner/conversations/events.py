@@ -40,15 +40,16 @@ class EventLog:
     """Events of one run, numbered from 1. Beyond ``limit`` bytes in memory the oldest are dropped.
 
     Adding never waits for a listener. The newest event stays whatever its size, so that ``done`` is always there.
+    ``gone``: so many events were told by an earlier start of the service.
     """
 
-    def __init__(self, memory: LogMemory | None = None, limit: int = LOG_BYTES) -> None:
+    def __init__(self, memory: LogMemory | None = None, limit: int = LOG_BYTES, gone: int = 0) -> None:
         self._memory, self._limit = memory or LogMemory(), limit
         self._only_end = False
         self._events: deque[tuple[RunEvent, int]] = deque()
         self._waiting: set[asyncio.Future[None]] = set()
         self.size = 0
-        self.seq = 0
+        self.seq = gone
         self.ended = False
         self._result: RunResult | None = None
         self._error: BaseException | None = None

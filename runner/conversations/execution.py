@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol
 
 from runner.agent.protocol import MAX_ENTRIES, Json
+from runner.conversations.marks import RunMark
 from runner.conversations.output import ResultRecorder, StreamRecorder, StreamText
 from runner.conversations.records import RunRecord
 from runner.conversations.result import Artifact, RunResult, bounded_error, bounded_files, nothing_ran
@@ -41,6 +42,10 @@ class Owner(Protocol):
         """Where what a run showed can be fetched from."""
         ...
 
+    def mark(self, run: RunMark | None = None) -> Json | None:
+        """What the sandbox is to remember for the next start of the service."""
+        ...
+
     async def drop(self, reason: str | None) -> None:
         """End the sandbox."""
         ...
@@ -66,6 +71,7 @@ class Execution:
         self.limits = conversation.run_limits(request)
         self.record = RunRecord(conversation.workspace, self.id, running.claim, announced=running.announced)
         self.results = ResultRecorder(conversation.workspace, self.url, running.blobs)
+        self.before = SandboxUsage()
         self.started = "new"
         self.began = time.monotonic()
         self.end: RunEnd | None = None
@@ -75,12 +81,9 @@ class Execution:
 
     async def go(self) -> RunResult:
         """Run, store, record, tell. A lost sandbox is an outcome, and files that could not be stored are told of."""
-        client = self.mirror.client
-        before = await client.usage()
-        await client.sandbox.reset_peak()
-        await self.record.begin()
+        await self._prepare()
         try:
-            result = await self._run(before)
+            result = await self._run()
         except Exception as error:
             if isinstance(error, CallerError) and not self.log.seq:  # not even begun: its key may be taken again
                 await self.record.refuse(error)
@@ -90,16 +93,35 @@ class Execution:
                 await self.record.lose(nothing_ran(self.id, Outcome.LOST, version, InterpreterState.LOST, reason))
             raise
         result = await self.record.end(result, self.results.blobs, self.log.seq + 1)
-        client.acknowledge(self.id)
+        self.mirror.client.acknowledge(self.id, self.conversation.mark())
         self.log.add("done", {}, result=result)
         return result
 
-    async def _run(self, before: SandboxUsage) -> RunResult:
+    async def _prepare(self) -> None:
+        """What comes before the run is sent."""
+        client = self.mirror.client
+        self.before = await client.usage()
+        await client.sandbox.reset_peak()
+        await self.record.begin()
+
+    def _events(self) -> AsyncIterator[Event | RunEnd]:
+        """Send the run; what its sandbox tells of it."""
+        mark = self.conversation.mark(RunMark.of(self.id, self.request, self.before.oom_kills or 0))
+        return self.mirror.client.run(self.id, self.request, mark, self._told)
+
+    def _told(self) -> list[int]:
+        """For the next start of the service: how much was told of the run when its events were acknowledged."""
+        return [self.log.seq, len(self.results.results), len(self.results.blobs)]
+
+    def _streams(self, stack: AsyncExitStack) -> dict[str, StreamRecorder]:
+        shows = self.limits.output_bytes or 0
+        return {name: StreamRecorder(self.mirror.workspace, shows, stack) for name in ("stdout", "stderr")}
+
+    async def _run(self) -> RunResult:
         client = self.mirror.client
         files: list[Artifact] = []
         async with AsyncExitStack() as stack:
-            shows = self.limits.output_bytes or 0
-            streams = {name: StreamRecorder(self.mirror.workspace, shows, stack) for name in ("stdout", "stderr")}
+            streams = self._streams(stack)
             try:
                 await self._listen(streams)
                 await self._note_begun()
@@ -118,11 +140,11 @@ class Execution:
             await self._check_recorded()
             counts = self.end.streams if self.end is not None else dict.fromkeys(streams, _NOTHING)
             shown = {name: await s.finish(counts[name], f"{self.url}/{name}") for name, s in streams.items()}
-        killed = max(0, (usage.oom_kills or 0) - (before.oom_kills or 0))
+        killed = max(0, (usage.oom_kills or 0) - (self.before.oom_kills or 0))
         return self._result(_observed(self.end, self.request, killed), usage.peak_memory_bytes, shown, files)
 
     async def _listen(self, streams: dict[str, StreamRecorder]) -> None:
-        async for event in self.mirror.client.run(self.id, self.request):
+        async for event in self._events():
             if isinstance(event, RunEnd):
                 self.end = event
             elif self.unrecorded is None:
@@ -192,7 +214,7 @@ class Execution:
         try:
             if self.conversation.closing:
                 raise Unstored("interrupted", "the conversation is being deleted")
-            result, changes = await self.mirror.pull(end, self.id, self.limits)
+            changes, renamed = await self._pull(end)
         except (SandboxLost, ProtocolError):
             raise
         except (FolioboxError, Unstored) as error:
@@ -203,13 +225,18 @@ class Execution:
             self.files_error = {"code": "quota_exceeded", "detail": _TOO_MANY}
         artifacts: list[Artifact] = []
         for number, change in enumerate(changes, 1):
-            artifact = _artifact(change, result.renamed)
+            artifact = _artifact(change, renamed)
             artifacts.append(artifact)
             if artifact.change != "deleted":
                 self.log.add("file", {}, artifact=artifact)
             if number % _FILES_AT_ONCE == 0:
                 await asyncio.sleep(0)  # listeners who keep up are not to fall behind by our doing
         return artifacts
+
+    async def _pull(self, end: RunEnd) -> tuple[list[FileChange], Mapping[str, str]]:
+        """Store what the run changed; gives it, and which paths were renamed."""
+        result, changes = await self.mirror.pull(end, self.id, self.limits)
+        return changes, result.renamed
 
     def _not_stored(self, error: FolioboxError | Unstored) -> None:
         detail = f"{error.detail.rstrip('.')}. Nothing of this run was stored: its files are as they were before it."

@@ -33,6 +33,11 @@ class StoredBlob:
     size: int
     media_type: str
 
+    @property
+    def kept(self) -> bool:
+        """Whether there are such bytes: not of what was shown before a restart of the service."""
+        return bool(self.blob)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamText:
@@ -53,16 +58,18 @@ class StreamText:
 class StreamRecorder:
     """Keeps the first and the last half of ``limit`` bytes, and the first 16 MiB of all once it is longer.
 
-    Memory stays below twice the limit, whatever comes.
+    Memory stays below twice the limit, whatever comes. ``partial``: the beginning went to an earlier start of the
+    service and is lost.
     """
 
-    def __init__(self, workspace: Workspace, limit: int, stack: AsyncExitStack) -> None:
+    def __init__(self, workspace: Workspace, limit: int, stack: AsyncExitStack, *, partial: bool = False) -> None:
         self._workspace, self._limit, self._stack = workspace, limit, stack
         self._half = limit // 2
         self._head, self._tail = bytearray(), bytearray()
         self._long = False
         self._staging: Staging | None = None
         self._room = STREAM_KEEP
+        self._partial = partial
 
     async def add(self, text: str) -> None:
         """More output."""
@@ -72,7 +79,8 @@ class StreamRecorder:
             return
         if not self._long:
             self._long = True
-            self._staging = await self._stack.enter_async_context(self._workspace.stage(STREAM_KEEP))
+            if not self._partial:
+                self._staging = await self._stack.enter_async_context(self._workspace.stage(STREAM_KEEP))
             await self._spool(bytes(self._head))
             self._remember(self._head[self._half :])
             del self._head[self._half :]
@@ -98,6 +106,8 @@ class StreamRecorder:
     async def finish(self, counts: Json, ref: str) -> StreamText:
         """The text for the result; ``counts`` is what the agent says of the stream."""
         total = min(counts["total"], _MOST)
+        if self._partial and (self._long or total > len(self._head)):
+            return self._ending(total, counts["tail"])
         if not self._long and not counts["tail"]:
             return StreamText(self._head.decode("utf-8", "replace"), False, total, None)
         full = None
@@ -111,6 +121,13 @@ class StreamRecorder:
         gap = _ELLIPSIS.format(count=left_out, rest=f"; the whole stream is at {ref}" if full else "")
         text = self._head.decode("utf-8", "ignore") + gap + ending.decode("utf-8", "ignore")
         return StreamText(text, True, total, full)
+
+    def _ending(self, total: int, tail: str) -> StreamText:
+        """What came of a stream whose beginning is lost."""
+        ending = bytes(self._tail if self._long else self._head) + tail.encode("utf-8", "replace")
+        ending = ending[max(0, len(ending) - self._limit) :]
+        gap = _ELLIPSIS.format(count=max(0, total - len(ending)), rest="")
+        return StreamText(gap + ending.decode("utf-8", "ignore"), True, total, None)
 
 
 @dataclass
@@ -129,6 +146,11 @@ class ResultRecorder:
     _written: int = 0
     _inline: list[int] = field(default_factory=list)
     _named: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, results: int, blobs: int) -> None:
+        """An earlier start of the service took so many: they are lost, and their places are not taken again."""
+        self.dropped += results
+        self.blobs += [StoredBlob("", 0, "")] * blobs
 
     async def add(self, body: Json, attachments: tuple[bytes, ...]) -> Json | None:
         """Store a display event; gives it as results show it, or None beyond the limits."""

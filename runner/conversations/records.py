@@ -86,9 +86,12 @@ class RunRecord:
         self._later: asyncio.TimerHandle | None = None
         self._begun: asyncio.Task[None] | None = None
 
-    async def begin(self) -> None:
-        """Start writing; with a key, return when both are durable. Raises Conflict when another took the key."""
-        payload = {"began_at": now(), "version": self._workspace.version}
+    async def begin(self, version: int | None = None) -> None:
+        """Start writing; with a key, return when both are durable. Raises Conflict when another took the key.
+
+        ``version``: of which the sandbox has the files, if not the newest.
+        """
+        payload = {"began_at": now(), "version": self._workspace.version if version is None else version}
         if not self._at_once:
             self._later = asyncio.get_running_loop().call_later(_AT_ONCE_S, self._write, payload)
             return
@@ -248,13 +251,18 @@ async def lost(workspace: Workspace, execution_id: str, record: ExecutionRecord)
     Its files may have been stored before that: ``version`` is then the one that the run made.
     """
     began = int(record.begin.get("version", 0))
-    version = began
+    version = await version_of(workspace, execution_id, began) or began
+    return nothing_ran(execution_id, Outcome.LOST, version, InterpreterState.LOST, RESTARTED)
+
+
+async def version_of(workspace: Workspace, execution_id: str, after: int) -> int | None:
+    """The version above ``after`` that a run made, if any."""
     for info in await workspace.versions(limit=_VERSIONS):
-        if info.version <= began:
+        if info.version <= after:
             break
         if info.cause.execution_id == execution_id:
-            version = info.version
-    return nothing_ran(execution_id, Outcome.LOST, version, InterpreterState.LOST, RESTARTED)
+            return info.version
+    return None
 
 
 def _unrecorded(result: RunResult, error: FolioboxError) -> RunResult:
@@ -272,7 +280,7 @@ def _payload(result: RunResult, blobs: list[StoredBlob], seq: int) -> Json:
         "seq": seq,
         "result": to_json(result),
         "shown": [_blob_row(blob) for blob in blobs],
-        "blobs": sorted({blob.blob for blob in (*blobs, *full)}),
+        "blobs": sorted({blob.blob for blob in (*blobs, *full) if blob.kept}),
     }
 
 

@@ -56,7 +56,7 @@ class Running:
 
     def shown(self, number: int) -> StoredBlob | None:
         """What it showed and was too large or too binary for its result."""
-        return self.blobs[number] if 0 <= number < len(self.blobs) else None
+        return self.blobs[number] if 0 <= number < len(self.blobs) and self.blobs[number].kept else None
 
     def output(self, stream: str) -> StoredBlob | None:
         """The whole of a stream, where the result of an ended run shows only a part."""
@@ -110,9 +110,10 @@ class Runs:
         work: Callable[[Running], Coroutine[Any, Any, RunResult]],
         *,
         announced: bool = True,
+        gone: int = 0,
     ) -> Running:
-        """Begin ``work`` as a task of its own. Its log ends when it does."""
-        running = Running(execution_id, EventLog(self._memory), claim, announced=announced)
+        """Begin ``work`` as a task of its own. Its log ends when it does. ``gone``: events told of it before."""
+        running = Running(execution_id, EventLog(self._memory, gone=gone), claim, announced=announced)
         place = home(workspace)
         self._known[place, execution_id] = running
         if claim is not None:

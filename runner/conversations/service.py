@@ -11,6 +11,9 @@ from typing import Any
 from runner.backends.base import Backend, BackendReport
 from runner.conversations import listing
 from runner.conversations.admission import Admission
+from runner.conversations.adoption import Adoption
+from runner.conversations.assignments import Assignments
+from runner.conversations.checks import check_request, check_room
 from runner.conversations.config import ConversationsConfig
 from runner.conversations.conversation import Conversation, new_execution_id
 from runner.conversations.output import StoredBlob
@@ -20,7 +23,7 @@ from runner.conversations.records import Claim, claimed, outcome
 from runner.conversations.residents import Residents
 from runner.conversations.runs import Running, Runs
 from runner.conversations.settings import ConversationSettings
-from runner.errors import BackendUnavailable, Busy, Conflict, InvalidRequest, NotFound, StoreFailed
+from runner.errors import BackendUnavailable, Busy, NotFound, StoreFailed
 from runner.limits.config import LimitsConfig
 from runner.limits.pressure import Pressure
 from runner.model import RunRequest
@@ -33,9 +36,8 @@ from runner.workspace.paths import check_conversation_id
 from runner.workspace.workspaces import Workspaces
 
 _OBEY_S, _KILL_S = 8.0, 4.0  # how long interrupted runs have to end, and killed ones to be told of
-_PURGE_S = 60.0
+_PURGE_S, _COME_AGAIN_MS = 60.0, 5000  # by then an engine that stopped may be back
 _SMALL_COMMIT = 16 << 20  # bytes; sixteen runs at once may use up the reserve of 256 MiB
-_FORBIDDEN_ENV = ("LD_", "PYTHON")
 log = logger("conversations")
 
 
@@ -52,32 +54,49 @@ class ConversationService:
         limits: LimitsConfig,
         pressure: Pressure | None = None,
         tenant_limit: Callable[[str], int | None] = lambda tenant: None,
+        assignments: Assignments | None = None,
     ) -> None:
         self.report, self.limits = report, limits
         self._backend, self._config, self._pressure = backend, config, pressure
         self._workspaces, self._owners = workspaces, owners
-        self._pool = Pool(backend, limits.sandbox, config.spares, config.ready_timeout_s, self._may_grow)
+        self._pool = Pool(
+            backend, limits.sandbox, config.spares, config.ready_timeout_s, lambda: self.admission.may_grow()
+        )
         self.admission = Admission(self._pool, config.max_live, limits.queue, pressure, tenant_limit)
         self._pool.changed = self.admission.kick
         self._residents = Residents()
+        self._assignments = assignments or Assignments()
         self._reaper = Reaper(self._residents, self.admission.kick)
         self.runs = Runs()
+        self._taken_over = False
         self._draining: asyncio.Task[None] | None = None
         self._purges: dict[Conversation, asyncio.Task[None]] = {}
-
-    def _may_grow(self) -> bool:
-        return self.admission.may_grow()
 
     # -- life of the service -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Remove what a dead runner left, then keep spares and reap idle sandboxes."""
-        left = await self._backend.sweep()
-        if left:
-            log.warning("removed sandboxes of a dead runner", count=left)
-        if self.report.available:
-            self._pool.start()
+        """Take over the sandboxes of an earlier start, remove what else it left, keep spares and reap idle ones.
+
+        Nothing may be asked of the service before this returns: a run that is not taken over yet would be lost.
+        """
+        await self.renew(self.report)
         self._reaper.start()
+
+    async def renew(self, report: BackendReport) -> None:
+        """Go by what the backend can do now: its engine came up after the service, stopped, or came back.
+
+        What an earlier start left is taken over or removed the first time that sandboxes can be started.
+        """
+        if report.available and not self._taken_over:
+            self._taken_over = True
+            adoption = Adoption(self._backend, self._assignments, self.find, self.runs, self.admission, self._owners)
+            await adoption.all()
+            left = await self._backend.sweep()
+            if left:
+                log.warning("removed sandboxes of a dead runner", count=left)
+        self.report = report
+        if report.available:
+            self._pool.start()
 
     async def drain(self, grace_s: float | None = None) -> None:
         """Take no new work: what waits is sent away with Stopping, what runs may finish for ``grace_s`` (default:
@@ -107,11 +126,12 @@ class ConversationService:
         return self.admission.stopping
 
     async def close(self) -> None:
-        """Interrupt what runs, let it store its files, then end every sandbox."""
+        """Interrupt what runs, let it store its files, then end every sandbox, or leave it to the next start."""
         await self.drain(0.0)
         await self._reaper.close()
         await self._pool.close()
-        await asyncio.gather(*(c.drop(None) for c in self._residents), return_exceptions=True)
+        keep = self._config.keep_on_stop
+        await asyncio.gather(*(c.leave() if keep else c.drop(None) for c in self._residents), return_exceptions=True)
         await self.admission.settle()
 
     @property
@@ -209,6 +229,7 @@ class ConversationService:
             self._owners,
             self._config.idle_ttl_s,
             self._check_commit,
+            self._assignments,
             known=known,
         )
         conversation.apply(settings)
@@ -237,7 +258,7 @@ class ConversationService:
                 room_before = conversation.effective.sandbox.workspace_bytes
                 conversation.apply(settings)
                 try:
-                    _check_room(conversation, room_before)
+                    check_room(conversation, room_before)
                     await conversation.workspace.set_settings(settings.json())
                 except BaseException:
                     conversation.apply(before)
@@ -305,7 +326,7 @@ class ConversationService:
         it. A run that is refused before it begins claims no key. Raises KeyReused.
         """
         asked_at = time.monotonic()
-        self._check(request)
+        check_request(request, self.limits)
         if key is None:  # with one, what was begun before is still answered
             self.admission.check_open()
         claim = None if key is None else Claim.of(key, request)
@@ -315,7 +336,7 @@ class ConversationService:
             if earlier is not None:
                 return earlier
         if not self.report.available:
-            raise BackendUnavailable(self.report.detail or "no backend is available")
+            raise BackendUnavailable(self.report.detail or "no backend is available", retry_after_ms=_COME_AGAIN_MS)
         return self.runs.start(
             conversation.workspace,
             new_execution_id(),
@@ -331,6 +352,8 @@ class ConversationService:
             execution_id = await claimed(workspace, claim)
             known = self.runs.find_claim(workspace, claim)
             if known is None and execution_id is not None:
+                known = self.runs.find(workspace, execution_id)  # one that an earlier start of the service began
+            if known is None and execution_id is not None:
                 return Running.stored(execution_id, await outcome(workspace, self._owners, execution_id), replayed=True)
         return known and known.again()
 
@@ -344,32 +367,6 @@ class ConversationService:
         if known is None:
             return Running.stored(execution_id, await outcome(workspace, self._owners, execution_id))
         return known
-
-    def _check(self, request: RunRequest) -> None:
-        size = len(request.code.encode("utf-8", "surrogatepass"))
-        if size > self.limits.max_code_bytes:
-            raise InvalidRequest(
-                f"code has {size} bytes, the limit is {self.limits.max_code_bytes}: put data into a file instead",
-                limit=self.limits.max_code_bytes,
-            )
-        if "\0" in request.code and request.language == "bash":
-            raise InvalidRequest("bash code must not contain NUL characters")
-        if request.stdin is not None and len(request.stdin) > self.limits.max_stdin_bytes:
-            raise InvalidRequest(
-                f"stdin is longer than {self.limits.max_stdin_bytes} bytes: put it into a file instead",
-                limit=self.limits.max_stdin_bytes,
-            )
-        env_size = sum(len(name) + len(value.encode()) for name, value in request.env.items())
-        if env_size > self.limits.max_env_bytes:
-            raise InvalidRequest(
-                f"env holds {env_size} bytes, the limit is {self.limits.max_env_bytes}: put data into a file instead",
-                limit=self.limits.max_env_bytes,
-            )
-        for name, value in request.env.items():
-            if not name or "=" in name or "\0" in name + value:
-                raise InvalidRequest(f"env: {name!r} is not a usable variable name or value")
-            if name.upper().startswith(_FORBIDDEN_ENV):
-                raise InvalidRequest(f"env: {name} is refused: LD_* and PYTHON* change how programs are loaded")
 
     async def reset(self, tenant: str, identifier: str) -> None:
         """A new interpreter, same files."""
@@ -399,15 +396,3 @@ def _not_there(running: Running, name: str, number: int | None) -> str:
     if {"stdout": result.stdout, "stderr": result.stderr}[name].truncated:
         return f"the whole {name} of this execution was not kept: its result has what is left of it"
     return f"nothing of the {name} of this execution was cut: its result holds all of it"
-
-
-def _check_room(conversation: Conversation, before: int) -> None:
-    """A workspace may not be made smaller than what lies in it: no sandbox could hold its files."""
-    room, used = conversation.effective.sandbox.workspace_bytes, conversation.workspace.size_bytes
-    if room < before and used > room:
-        raise Conflict(
-            f"the files of the conversation take {used} bytes, and with these limits its workspace would have {room} "
-            "(at most five sixteenths of memory_bytes): delete files first, or ask for more",
-            used=used,
-            limit=room,
-        )

@@ -77,9 +77,24 @@ class Mirror:
         self._links: Mapping[str, str] = {}
         self._folders: frozenset[str] = frozenset()
         self._strays: set[str] = set()
+        self._unknown = False
+
+    async def take_over(self, version: int, draft_seq: int) -> None:
+        """The sandbox has these files, from an earlier start of the service. Raises NotFound for what never was."""
+        tree = await self.workspace.picture_at(version, draft_seq)
+        self._files, self._links, self._folders = dict(tree.files), tree.links, tree.folders
+        self.version, self.draft_seq = version, draft_seq
+
+    def forget(self) -> None:
+        """Nobody knows which files the sandbox has: the next ``push`` begins with none."""
+        self.version, self._unknown = -1, True
 
     async def push(self) -> None:
         """Write what the sandbox lacks and remove what it should not have; nothing when nothing changed."""
+        if self._unknown:
+            await self.client.clear()
+            self._files, self._links, self._folders, self._strays = {}, {}, frozenset(), set()
+            self._unknown = False
         workspace = self.workspace
         state = (workspace.version, workspace.draft_seq)
         if state == (self.version, self.draft_seq):
@@ -137,7 +152,7 @@ class Mirror:
         """
         if limits is not None:
             await aside(len(end.changes), _check_limits, end, limits)
-        changes = await self._store(end) if end.changes else []
+        changes, contents = await self._store(end) if end.changes else ([], {})
         result = await self.workspace.commit(
             changes,
             synced_seq=self.draft_seq,
@@ -145,19 +160,38 @@ class Mirror:
             cause=Cause("run", execution_id=execution_id),
             links=end.links,
             folders=end.folders,
+            contents=contents,
         )
         self._note(changes, end, result)
         return result, changes
 
-    async def _store(self, end: RunEnd) -> list[FileChange]:
-        """Fetch what there is room for, in bounded time."""
+    async def pulled(self, end: RunEnd, version: int) -> list[FileChange]:
+        """What a run changed whose ``version`` an earlier start of the service has stored.
+
+        Its report may differ from that, where a file was given another name: the sandbox is then filled anew.
+        """
+        stored = (await self.workspace.picture(version)).files
+        changes: list[FileChange] = []
+        for change in end.changes:
+            known, entry = change.path in self._files, stored.get(change.path)
+            if change.change == "deleted" and known:
+                changes.append(FileChange(change.path, "deleted", None))
+            elif entry is not None and entry != self._files.get(change.path):
+                changes.append(FileChange(change.path, "modified" if known else "created", entry))
+        self.forget()
+        return changes
+
+    async def _store(self, end: RunEnd) -> tuple[list[FileChange], dict[str, bytes]]:
+        """What changed, fetched as far as there is room for it, in bounded time; and contents to be stored with it."""
         size = await aside(len(end.changes), self._check_room, end)
         self._check_disk(size)
+        if end.contents:
+            return self._along(end)
         limit_s = max(_STORING_S, size / _BYTES_A_SECOND, len(end.changes) / _FILES_A_SECOND)
         self._interrupted = False
         try:
             async with asyncio.timeout(limit_s) as self._storing:
-                return await self._fetch(end.changes, end.contents)
+                return await self._fetch(end.changes), {}
         except TimeoutError:
             if self._interrupted:
                 raise Unstored("interrupted", "the run was interrupted while its files were being stored") from None
@@ -166,6 +200,19 @@ class Mirror:
             ) from None
         finally:
             self._storing = None
+
+    def _along(self, end: RunEnd) -> tuple[list[FileChange], dict[str, bytes]]:
+        """What changed, where all its contents came with the report."""
+        named, fresh = self.workspace.name_contents(list(end.contents.values()))
+        stored = dict(zip(end.contents, named, strict=True))
+        changes = [
+            FileChange(change.path, "deleted", None)
+            if change.change == "deleted"
+            else self._changed(change, *stored[change.path])
+            for change in end.changes
+            if change.change != "deleted" or change.path in self._files
+        ]
+        return [change for change in changes if change is not None], fresh
 
     def stop_storing(self) -> bool:
         """Break off the fetching that is going on; False when none is."""
@@ -215,15 +262,9 @@ class Mirror:
         clean = not result.renamed and self.workspace.draft_seq == self.draft_seq
         self.version = result.version if clean else -1
 
-    async def _fetch(self, reported: Sequence[ChangedFile], along: Mapping[str, bytes]) -> list[FileChange]:
-        """Bring in all that changed, small files many at a time; the changes in the order of the report.
-
-        ``along``: contents that came with the report.
-        """
+    async def _fetch(self, reported: Sequence[ChangedFile]) -> list[FileChange]:
+        """Bring in all that changed, small files many at a time; the changes in the order of the report."""
         blobs: dict[str, str] = {}
-        if len(reported) == 1 and reported[0].change != "deleted":
-            fetched = await self._fetch_one(reported[0], blobs, along)
-            return [] if fetched is None else [fetched]
         work = await aside(len(reported), self._work, reported)
         found = {path: FileChange(path, "deleted", None) for path in work.deleted}
 
@@ -233,7 +274,7 @@ class Mirror:
 
         async def fetch_others() -> None:
             for change in work.others:
-                fetched = await self._fetch_one(change, blobs, along)
+                fetched = await self._fetch_one(change, blobs)
                 if fetched is not None:
                     found[change.path] = fetched
 
@@ -262,17 +303,11 @@ class Mirror:
         changes = [self._changed(change, *stored) for change, stored in zip(batch, kept, strict=True)]
         return [change for change in changes if change is not None]
 
-    async def _fetch_one(
-        self, change: ChangedFile, blobs: dict[str, str], along: Mapping[str, bytes]
-    ) -> FileChange | None:
+    async def _fetch_one(self, change: ChangedFile, blobs: dict[str, str]) -> FileChange | None:
         async with self.workspace.stage(self.workspace_limit) as staging:
-            content = along.get(change.path)
-            if content is not None:
-                await staging.write(content)
-            else:
-                async with aclosing(self.client.fetch(change.path, change.size)) as chunks:
-                    async for chunk in chunks:
-                        await staging.write(chunk)
+            async with aclosing(self.client.fetch(change.path, change.size)) as chunks:
+                async for chunk in chunks:
+                    await staging.write(chunk)
             sha256, size, blob = await self.workspace.adopt_blob(staging, blobs)
             blobs[sha256] = blob
         return self._changed(change, sha256, size, blob)

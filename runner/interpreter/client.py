@@ -10,7 +10,7 @@ import asyncio
 import errno
 import itertools
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from runner.agent.protocol import Json
@@ -29,7 +29,9 @@ _NAMES_AT_ONCE = 500
 _GRACE_S = 15.0
 _START_S = 75.0
 _INTERRUPT_S = 2.0
+_LEAVE_S = 2.0
 _ACK_BYTES = 256 << 10
+_BEATS = 5  # as often in the time after which a sandbox takes itself for forgotten
 _TOO_SMALL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no file may be larger than the whole workspace
 __all__ = ["FETCH_BYTES", "FETCH_FILES", "INLINE", "ChangedFile", "Event", "Outgoing", "RunEnd", "SandboxClient"]
 
@@ -49,6 +51,8 @@ class SandboxClient:
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.stream = AgentStream(sandbox.reader, sandbox.writer)
+        if sandbox.orphan_s is not None:
+            self.stream.beat_every(sandbox.orphan_s / _BEATS)
 
     @property
     def sandbox_id(self) -> str:
@@ -59,6 +63,11 @@ class SandboxClient:
     def alive(self) -> bool:
         """Whether the stream still works."""
         return self.stream.failure is None
+
+    @property
+    def adoptable(self) -> bool:
+        """Whether the sandbox outlives this process, so that the next start may find it."""
+        return self.sandbox.orphan_s is not None
 
     @property
     def preload_failed(self) -> dict[str, str]:
@@ -204,15 +213,18 @@ class SandboxClient:
 
     # -- runs ------------------------------------------------------------------------------------------------
 
-    async def run(self, run_id: str, request: RunRequest) -> AsyncIterator[Event | RunEnd]:
+    async def run(
+        self, run_id: str, request: RunRequest, mark: Json | None = None, note: Callable[[], object] = lambda: None
+    ) -> AsyncIterator[Event | RunEnd]:
         """Run a cell; gives its events and, last, its end. Raises SandboxLost when the sandbox dies.
 
-        Raises InvalidRequest when no process can be given that much environment.
+        ``mark`` is kept by the agent for the next host, and so is what ``note`` gives with each acknowledgement of
+        events. Raises InvalidRequest when no process can be given that much environment.
         """
         channel = self.stream.open_channel()
         body: Json = {
             "op": "run", "run": run_id, "channel": channel.number, "language": request.language,
-            "fresh": request.fresh, "timeout_ms": request.timeout_ms, "env": dict(request.env),
+            "fresh": request.fresh, "timeout_ms": request.timeout_ms, "env": dict(request.env), "mark": mark,
         }  # fmt: skip
         code = request.code.encode("utf-8", "replace")
         attached = (code,) if request.stdin is None else (code, request.stdin)
@@ -220,13 +232,19 @@ class SandboxClient:
             reply = await self.stream.request(body, attached)
             if not reply.get("ok"):
                 raise _refused(reply)
-            async for event in self._events(channel, run_id, request.language, 0, request.timeout_ms / 1000):
+            async for event in self._events(channel, run_id, request.language, 0, request.timeout_ms / 1000, note):
                 yield event
         finally:
             channel.close()
 
     async def adopt(
-        self, run_id: str, after: int, *, language: Language = "python", timeout_s: float = 120.0
+        self,
+        run_id: str,
+        after: int,
+        *,
+        language: Language = "python",
+        timeout_s: float = 120.0,
+        note: Callable[[], object] = lambda: None,
     ) -> AsyncIterator[Event | RunEnd]:
         """Take over a run that another host began: its events after number ``after``, and its end, as from ``run``.
 
@@ -239,13 +257,19 @@ class SandboxClient:
             reply = await self.stream.request(body)
             if not reply.get("ok"):
                 raise SandboxLost("the run is not in this sandbox any more", cause=str(reply)[:500])
-            async for event in self._events(channel, run_id, language, after, timeout_s):
+            async for event in self._events(channel, run_id, language, after, timeout_s, note):
                 yield event
         finally:
             channel.close()
 
     async def _events(
-        self, channel: Channel, run_id: str, language: Language, after: int, timeout_s: float
+        self,
+        channel: Channel,
+        run_id: str,
+        language: Language,
+        after: int,
+        timeout_s: float,
+        note: Callable[[], object],
     ) -> AsyncIterator[Event | RunEnd]:
         reader = EventReader(language, after)
         started_by = time.monotonic() + _START_S
@@ -268,7 +292,7 @@ class SandboxClient:
             if ends_by is not None:  # the time that the caller took is not the sandbox's
                 ends_by += time.monotonic() - waited
             if unacknowledged > _ACK_BYTES:
-                self.stream.tell({"op": "ack", "run": run_id, "seq": event.seq})
+                self.stream.tell({"op": "ack", "run": run_id, "seq": event.seq, "note": note()})
                 unacknowledged = 0
 
     @staticmethod
@@ -281,10 +305,17 @@ class SandboxClient:
         except TimeoutError:
             raise SandboxLost("the sandbox stopped answering and was ended", cause="nothing came in time") from None
 
-    def acknowledge(self, run_id: str) -> None:
-        """The result of a run is stored: the agent may forget it."""
+    def acknowledge(self, run_id: str, mark: Json | None = None) -> None:
+        """The result of a run is stored: the agent may forget it. ``mark`` says for the next host of what the files
+        are now.
+        """
         if self.alive:
-            self.stream.tell_soon({"op": "ack", "run": run_id, "seq": 1 << 62, "final": True})
+            self.stream.tell_soon({"op": "ack", "run": run_id, "seq": 1 << 62, "final": True, "mark": mark})
+
+    def mark(self, mark: Json | None) -> None:
+        """Have the agent keep a note for the next host."""
+        if self.alive:
+            self.stream.tell_soon({"op": "mark", "mark": mark})
 
     async def interrupt(self, run_id: str) -> bool:
         """Interrupt a run; False when it is not going on. Raises SandboxLost when no answer comes soon."""
@@ -302,6 +333,12 @@ class SandboxClient:
     async def usage(self) -> SandboxUsage:
         """Counters from outside."""
         return await self.sandbox.usage()
+
+    async def detach(self) -> None:
+        """Stop listening and leave the sandbox to the next host. Raises SandboxLost when it does not answer."""
+        self._check(await self.stream.request({"op": "ping"}, limit_s=_LEAVE_S))  # now it knows all that was said
+        await self.stream.close()
+        await self.sandbox.detach()
 
     async def destroy(self) -> None:
         """End the sandbox and stop listening."""

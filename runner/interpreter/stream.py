@@ -143,6 +143,7 @@ class AgentStream:
         self._more = asyncio.Event()
         self._waiting_for_room: list[asyncio.Future[None]] = []
         self._soon: asyncio.TimerHandle | None = None
+        self._beat: asyncio.TimerHandle | None = None
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._pump())]
 
     async def attach(self, limit_s: float = _REPLY_LIMIT_S, *, padding: bool = False) -> Json:
@@ -199,6 +200,13 @@ class AgentStream:
         self._outbox.message(CONTROL, body)
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(_SOON_S, self._send_late)
+
+    def beat_every(self, pause_s: float) -> None:
+        """From now on tell the agent now and then that there is a host."""
+        if self.failure is None:
+            self._outbox.message(CONTROL, {"op": "beat"})
+            self._kick()
+            self._beat = asyncio.get_running_loop().call_later(pause_s, self.beat_every, pause_s)
 
     def _send_late(self) -> None:
         self._soon = None
@@ -258,6 +266,8 @@ class AgentStream:
         if self._soon is not None:
             self._soon.cancel()
             self._send_late()
+        if self._beat is not None:
+            self._beat.cancel()
         self._fail(SandboxLost("the sandbox was ended; send the request again"))
         for task in self._tasks:
             task.cancel()

@@ -18,6 +18,8 @@ from runner.model import SandboxLimits
 class Client:
     """As much of a sandbox as admission looks at."""
 
+    adoptable = False
+
     def __init__(self, box: Sandboxes) -> None:
         self._box = box
         self.alive = True

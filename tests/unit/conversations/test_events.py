@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -39,10 +38,8 @@ async def test_adding_never_waits_and_memory_is_bounded() -> None:
     memory = LogMemory()
     log = EventLog(memory)
     idle = log.follow()
-    began = time.monotonic()
     for _ in range(3000):
-        log.add("stdout", {"text": "x" * 65_536})  # 190 MiB, and nobody reads
-    assert time.monotonic() - began < 2
+        log.add("stdout", {"text": "x" * 65_536})  # 190 MiB, and nobody reads: one that waited would do so for ever
     assert log.size <= LOG_BYTES
     assert memory.used == log.size
     with pytest.raises(EventsDropped) as dropped:

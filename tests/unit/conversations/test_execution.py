@@ -45,7 +45,7 @@ class Sandbox:
     async def usage(self) -> SandboxUsage:
         return SandboxUsage(1, 2, 0)
 
-    async def run(self, run_id: str, request: RunRequest) -> AsyncIterator[Event | RunEnd]:
+    async def run(self, run_id: str, request: RunRequest, *_: object) -> AsyncIterator[Event | RunEnd]:
         self.sent.set()
         if self.refusal is not None:
             raise self.refusal
@@ -60,7 +60,7 @@ class Sandbox:
         yield b"1"
         await asyncio.Event().wait()
 
-    def acknowledge(self, run_id: str) -> None:
+    def acknowledge(self, run_id: str, mark: object) -> None:
         self.acknowledged.append(run_id)
 
     async def destroy(self) -> None:
@@ -80,6 +80,9 @@ class Owner:
 
     def base_url(self, execution_id: str) -> str:
         return "/x"
+
+    def mark(self, run: object = None) -> None:
+        return None
 
     async def drop(self, reason: str | None) -> None:
         self.dropped.append(reason)
