@@ -114,6 +114,13 @@ class Backend(Protocol):
         """
         ...
 
+    async def renewed(self) -> BackendReport | None:
+        """What new sandboxes are made of from now on, where that has been tried and is another than was last reported.
+
+        Cheap while nothing is new, and raises nothing.
+        """
+        ...
+
     async def create(self, spec: SandboxSpec) -> Sandbox:
         """Start a sandbox. Raises BackendUnavailable; leaves nothing behind when it does."""
         ...

@@ -176,6 +176,10 @@ class WithoutSurvivors:
         """Nothing that could come and go."""
         return ""
 
+    async def renewed(self) -> None:
+        """Nothing that is looked up once."""
+        return
+
     async def survivors(self) -> list[str]:
         """None."""
         return []

@@ -88,6 +88,9 @@ class Automatic:
     async def trouble(self) -> str:
         return await self._chosen.trouble()
 
+    async def renewed(self) -> BackendReport | None:
+        return await self._chosen.renewed()
+
     async def create(self, spec: SandboxSpec) -> Sandbox:
         return await self._chosen.create(spec)
 

@@ -1,4 +1,4 @@
-"""Looks again and again whether sandboxes can be started: engines stop, hang, come up late and come back."""
+"""Looks again and again whether sandboxes can be started, and of what: engines stop and come back, images change."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from runner.telemetry.logs import logger
 
 EVERY_S: Final = 5.0
 _SLOWEST_S: Final = 60.0
+RENEWAL_EVERY: Final = 6  # looks: a new image is used after about half a minute
 _SURE_AFTER: Final = 2  # looks: one missed answer is a busy daemon
 log = logger("backends")
 
@@ -24,7 +25,7 @@ class Watch:
         self, backend: Backend, report: BackendReport, changed: Callable[[BackendReport], Awaitable[None]]
     ) -> None:
         self._backend, self._report, self._changed = backend, report, changed
-        self._doubts = 0
+        self._doubts = self._looks = 0
         self._pause_s = EVERY_S
         self._task: asyncio.Task[None] | None = None
 
@@ -55,6 +56,8 @@ class Watch:
             if self._doubts >= _SURE_AFTER:
                 log.error("no sandbox can be started any more", backend=self._backend.name, detail=trouble)
                 await self._tell(replace(self._report, available=False, detail=trouble))
+            elif not trouble:
+                await self._look_for_news()
             return
         if not trouble:
             report = await self._backend.probe()
@@ -63,6 +66,14 @@ class Watch:
                 await self._tell(report)
                 return
         self._pause_s = min(2 * self._pause_s, _SLOWEST_S)
+
+    async def _look_for_news(self) -> None:
+        self._looks += 1
+        if self._looks % RENEWAL_EVERY == 0:
+            report = await self._backend.renewed()
+            if report is not None:
+                log.info("sandboxes are of another image now", was=self._report.image, image=report.image)
+                await self._tell(report)
 
     async def _tell(self, report: BackendReport) -> None:
         self._report, self._pause_s = report, EVERY_S

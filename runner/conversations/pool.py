@@ -9,6 +9,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from runner.backends.base import Backend
 from runner.errors import BackendUnavailable, ProtocolError, SandboxLost
@@ -43,11 +44,14 @@ class Pool:
         self._last_take = 0.0
         self._refiller: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Future[None]] = set()
+        self._image = ""
+        self._losses = 0  # spares in a row that ended soon and unused
+        self._not_before = 0.0
 
     @property
     def count(self) -> int:
-        """Sandboxes that are spares or about to become some."""
-        return len(self._spares) + self._starting
+        """Sandboxes that are spares, are about to become some, or were some and are being ended."""
+        return len(self._spares) + self._starting + len(self._ending)
 
     @property
     def ready(self) -> int:
@@ -67,11 +71,21 @@ class Pool:
             self._wanted.set()
             client = self._spares.popleft()
             if client.alive:
+                self._losses = 0
                 return client
-            ending = asyncio.ensure_future(client.destroy())
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+            self._end(client)
         return None
+
+    def use(self, image: str) -> None:
+        """What new sandboxes are made of: where that is another than before, spares of the old one are replaced."""
+        if image == self._image:
+            return
+        self._image = image
+        if self._spares:
+            log.info("spares are replaced", count=len(self._spares), image=image)
+        while self._spares:
+            self._end(self._spares.popleft())
+        self._wanted.set()
 
     async def create(self, limits: SandboxLimits | None = None) -> SandboxClient:
         """A new sandbox, with limits of its own or those of the spares. Raises BackendUnavailable."""
@@ -92,8 +106,37 @@ class Pool:
             self._refiller.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._refiller
-        await asyncio.gather(*(client.destroy() for client in self._spares), *self._ending, return_exceptions=True)
-        self._spares.clear()
+        while self._spares:
+            self._end(self._spares.popleft())
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _end(self, client: SandboxClient) -> None:
+        ending = asyncio.ensure_future(client.destroy())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ended)
+
+    def _ended(self, ending: asyncio.Future[None]) -> None:
+        self._ending.discard(ending)
+        self.changed()
+
+    def _keep(self, client: SandboxClient) -> None:
+        client.when_ended(partial(self._lost, client, time.monotonic()))
+        self._spares.append(client)
+        if not client.alive:
+            self._lost(client, time.monotonic())
+
+    def _lost(self, client: SandboxClient, born: float) -> None:
+        """Its stream has ended. What ends again and again soon after its start is started ever more slowly."""
+        if client not in self._spares:
+            return
+        self._spares.remove(client)
+        now = time.monotonic()
+        if now >= self._not_before:  # else it ended together with another
+            self._losses = self._losses + 1 if now - born < _RETRY_S[-1] else 1
+            self._not_before = now + _RETRY_S[min(self._losses, len(_RETRY_S)) - 1]
+        log.warning("a spare has ended", sandbox=client.sandbox_id)
+        self._end(client)
+        self._wanted.set()
 
     async def _refill(self) -> None:
         failures, delay = 0, 0.0
@@ -102,13 +145,18 @@ class Pool:
             self._wanted.clear()
             while len(self._spares) < self._size and self._may_grow():
                 # A start costs a second of CPU, which the first cells of the newest conversations need now.
-                await asyncio.sleep(max(0.0, self._last_take + _LULL_S - time.monotonic()))
+                await asyncio.sleep(max(self._last_take + _LULL_S, self._not_before) - time.monotonic())
                 if not self._may_grow():
                     break
                 self._starting += 1
+                image = self._image
                 try:
-                    self._spares.append(await self._start(self._limits))
+                    client = await self._start(self._limits)
                     failures = 0
+                    if image == self._image:
+                        self._keep(client)
+                    else:
+                        self._end(client)
                 except Exception as error:  # whatever it was, spares must be tried again
                     delay = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
                     failures += 1

@@ -95,6 +95,7 @@ class ConversationService:
             if left:
                 log.warning("removed sandboxes of a dead runner", count=left)
         self.report = report
+        self._pool.use(report.image)
         if report.available:
             self._pool.start()
 

@@ -64,6 +64,10 @@ class SandboxClient:
         """Whether the stream still works."""
         return self.stream.failure is None
 
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called as soon as the stream works no longer, instead of what was to be called before."""
+        self.stream.ended = call
+
     @property
     def adoptable(self) -> bool:
         """Whether the sandbox outlives this process, so that the next start may find it."""

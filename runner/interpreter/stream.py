@@ -8,7 +8,7 @@ import itertools
 import secrets
 from asyncio import StreamReader, StreamWriter
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 from runner.agent.protocol import (
@@ -130,8 +130,9 @@ class AgentStream:
 
     def __init__(self, reader: StreamReader, writer: StreamWriter) -> None:
         self.failure: SandboxLost | ProtocolError | None = None
+        self.ended: Callable[[], None] = lambda: None  # called once, when it has failed
         self.welcome: Json = {}
-        self.ready = asyncio.Event()
+        self.ready, self._more = asyncio.Event(), asyncio.Event()
         self.preload_failed: dict[str, str] = {}
         self._reader, self._writer = reader, writer
         self._decoder, self._assembler, self._control = Decoder(), Assembler(MAX_REPORT), Assembler(_MAX_CONTROL)
@@ -140,7 +141,6 @@ class AgentStream:
         self._replies: dict[int, asyncio.Future[Json]] = {}
         self._numbers = itertools.count(1)
         self._welcomed: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._more = asyncio.Event()
         self._waiting_for_room: list[asyncio.Future[None]] = []
         self._soon: asyncio.TimerHandle | None = None
         self._beat: asyncio.TimerHandle | None = None
@@ -390,6 +390,7 @@ class AgentStream:
             channel.wake()
         self.ready.set()
         self._more.set()
+        self.ended()
 
 
 def _seen(future: asyncio.Future[Json]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.hostile.support import outside, weakness
 from tests.hostile.support.place import Place
+from tests.support.columns import BUBBLEWRAP, CHOSEN, RUNC, RUNSC
 from tests.support.runner import Chat, Runner
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -26,12 +27,38 @@ SMALL = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# Cases beside those of columns/ that run on Docker's columns too. With runc the host sees a sandbox's processes as it
+# sees bubblewrap's; of a guest kernel it sees none, so that there only verdicts over HTTP count. test_noise.py takes
+# minutes and measures the service, which is the same.
+OVER_HTTP = ("test_api_cases.py", "test_file_cases.py", "test_forgery.py", "test_output.py", "test_terminal.py")
+SEEN_BY_THE_HOST = (
+    "test_agent.py", "test_host_paths.py", "test_leftovers.py", "test_memory.py", "test_neighbours.py",
+    "test_secrets.py", "test_sockets.py", "test_syscalls.py",
+)  # fmt: skip
+NEED_THE_HOSTS_VIEW = ("test_27_forged_frames_on_every_descriptor_bring_no_forged_result",)  # in files of OVER_HTTP
+CASES = {RUNC.name: (*OVER_HTTP, *SEEN_BY_THE_HOST), RUNSC.name: OVER_HTTP}
+BUBBLEWRAP_ONLY = {"weaken", "weak_service", "small", "small_service"}  # services with walls of bubblewrap taken out
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """These cases look at other processes' memory and descriptors: as a user they cannot tell anything."""
+    mine = [item for item in items if "tests/hostile" in item.nodeid]
     if os.geteuid() != 0:
-        for item in items:
-            if "tests/hostile" in item.nodeid:
-                item.add_marker(pytest.mark.skip(reason="needs root: the verdict is read from /proc of the host"))
+        for item in mine:
+            item.add_marker(pytest.mark.skip(reason="needs root: the verdict is read from /proc of the host"))
+    name = os.environ.get(CHOSEN, BUBBLEWRAP.name)
+    if name in CASES:
+        others = [item for item in mine if not _runs_on_an_engine(item, name)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
+def _runs_on_an_engine(item: pytest.Item, column: str) -> bool:
+    if item.path.parent.name == "columns":
+        return True
+    seen = column == RUNC.name or getattr(item, "originalname", item.name) not in NEED_THE_HOSTS_VIEW
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return item.path.name in CASES[column] and seen and not fixtures & BUBBLEWRAP_ONLY
 
 
 @pytest.fixture(scope="session")

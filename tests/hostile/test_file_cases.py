@@ -237,6 +237,7 @@ open('outputs/file', 'w').write('ours')
 
 
 def test_special_files_are_told_of_and_hold_nothing_up(strong: Place) -> None:
+    strong.say("print()")  # the sandbox is there; its start is not what is measured
     began = time.monotonic()
     result = strong.run(SPECIAL)
     assert time.monotonic() - began < 5

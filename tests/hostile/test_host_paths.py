@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.hostile.conftest import Weaken
 from tests.hostile.support import outside
 from tests.hostile.support.place import Place
+from tests.support.differences import differs
 
 TARGETS = (
     "/etc/shadow", "/etc/passwd", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/1/root/etc/passwd",
@@ -102,8 +103,8 @@ print(os.stat("rootme").st_mode & 0o7000 == 0o6000)
 def test_setuid_file_gains_nothing_and_is_stored_without_its_bits(strong: Place) -> None:
     assert strong.say(SETUID) == "True\n"
     uids = {uid for pid in strong.processes() for uid in outside.status(pid)["Uid"].split()}
-    assert len(uids) == 1
-    assert int(next(iter(uids))) >= 1_900_000_000
+    (uid,) = map(int, uids)
+    assert uid == 10001 if differs("sandbox-uid") else uid >= 1_900_000_000
     agent = strong.agent
     os.kill(agent, 9)
     outside.wait_for(lambda: strong.run("1")["outcome"] == "ok", "the conversation has a new sandbox")

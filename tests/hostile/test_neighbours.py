@@ -15,6 +15,7 @@ import pytest
 from tests.hostile.conftest import Weaken, WeakService
 from tests.hostile.support import outside
 from tests.hostile.support.place import Place
+from tests.support.differences import differs
 from tests.support.runner import Chat, Runner
 
 PLANT = """
@@ -110,6 +111,9 @@ LOCK = "import fcntl\nfile = open('/etc/os-release')\nfcntl.flock(file, fcntl.LO
 def test_locks_on_shared_files_are_a_channel_that_is_not_promised_away(strong: Place, second: Place) -> None:
     """Finding 16, written down so that nobody promises otherwise: one read-only file carries a bit."""
     assert strong.say(LOCK) == "locked\n"
+    if differs("lock-channel"):
+        assert second.say(LOCK) == "locked\n"
+        return
     assert second.run(LOCK)["error"]["name"] == "BlockingIOError"
 
 

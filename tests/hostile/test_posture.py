@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from runner.backends.bubblewrap.args import HOST_FACTS
+from runner.backends.proc import HOST_FACTS
 from tests.hostile.conftest import Weaken
 from tests.hostile.support import outside
 from tests.hostile.support.place import Place

@@ -13,8 +13,13 @@ from typing import Any
 import httpx
 
 from runner.cli.local_service import LocalService
+from tests.support import sandboxes
 
-KEPT = ("PATH", "HOME", "LANG", "FOLIOBOX_CACHE_DIR", "SANDBOX_ROOTFS", "SANDBOX_ALLOW_UNISOLATED", "SANDBOX_BACKEND")
+# What names the parts of a service: tools, trees and images, and the column of this test process.
+KEPT = (
+    "PATH", "HOME", "LANG", "FOLIOBOX_CACHE_DIR", "SANDBOX_ROOTFS", "SANDBOX_ALLOW_UNISOLATED",
+    "SANDBOX_BACKEND", "SANDBOX_RUNTIME", "SANDBOX_IMAGE", "DOCKER_HOST",
+)  # fmt: skip
 
 
 Runner = LocalService
@@ -75,3 +80,4 @@ def running(data: Path, **env: str) -> Iterator[Runner]:
         yield runner
     finally:
         runner.stop()
+        sandboxes.discard(runner)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from runner.agent import loader
@@ -15,7 +16,7 @@ from runner.backends.docker.attach import attach
 from runner.backends.docker.config import DockerConfig
 from runner.backends.docker.door import ContainerGone, Door, ImageMissing, explained
 from runner.backends.docker.groups import Groups
-from runner.backends.docker.probe import Probe
+from runner.backends.docker.probe import Found, Probe
 from runner.backends.docker.removal import Removal
 from runner.backends.docker.sandbox import DockerSandbox
 from runner.backends.docker.starting import Starter
@@ -39,13 +40,18 @@ class DockerBackend:
         self._door = Door(config.daemon, config.timeout_s)
         self._removal = Removal(self._door)
         self._starter = Starter(config, self._door, self._removal, self._boot)
+        self._probe = Probe(config, self._door, self._starter, self._removal)
+        self._found: Found | None = None  # what was last reported
+        self._unusable: str | None = None  # the image that was told of; empty for none of that name
         self._engine: Engine | None = None
         self._groups: Groups | None = None
         self._kept: set[str] = set()  # ids of survivors that were attached to
 
     async def probe(self) -> BackendReport:
-        found = await Probe(self._config, self._door, self._starter, self._removal).run()
-        self._engine, self._groups = found.engine, found.groups
+        return self._take(await self._probe.run())
+
+    def _take(self, found: Found) -> BackendReport:
+        self._found, self._engine, self._groups, self._unusable = found, found.engine, found.groups, None
         return found.report
 
     async def trouble(self) -> str:
@@ -54,6 +60,31 @@ class DockerBackend:
         except FolioboxError as error:
             return explained(error)
         return ""
+
+    async def renewed(self) -> BackendReport | None:
+        """Where the image's name stands for another one. What cannot be used changes nothing, and is told once."""
+        if self._found is None or self._found.engine is None:
+            return None
+        try:
+            image = str((await self._door.call("inspect_image", self._config.image, limit_s=_PING_S))["Id"])
+        except ImageMissing:
+            self._tell_unusable("", "there is none of that name any more")
+            return None
+        except FolioboxError:  # trouble() tells of it
+            return None
+        if image == self._found.engine.image:
+            self._unusable = None
+            return None
+        found = await self._probe.with_image(image, self._found.engine.runtime)
+        if found.engine is None:
+            self._tell_unusable(image, found.report.detail)
+            return None
+        return self._take(replace(found, report=replace(found.report, detail=self._found.report.detail)))
+
+    def _tell_unusable(self, image: str, why: str) -> None:
+        if self._unusable != image:
+            self._unusable = image
+            log.warning("the sandbox image that was used so far goes on", image=self._config.image, because=why)
 
     async def create(self, spec: SandboxSpec) -> DockerSandbox:
         return await started_or_undone(self._create(spec))

@@ -57,6 +57,14 @@ class Probe:
             return Found(BackendReport("docker", False, image=self._config.image, detail=explained(error)))
         return await self._choose(info, str(image["Id"]))
 
+    async def with_image(self, image: str, runtime: str) -> Found:
+        """The same runtime with another image, by its id. Raises nothing."""
+        try:
+            info: Mapping[str, Any] = await self._door.call("info")
+        except FolioboxError as error:
+            return Found(BackendReport("docker", False, image=self._config.image, detail=explained(error)))
+        return await self._try(info, image, runtime)
+
     async def _choose(self, info: Mapping[str, Any], image: str) -> Found:
         """The named runtime; ``auto`` is gVisor's where that works, else the daemon's own."""
         runtimes: Mapping[str, Any] = info.get("Runtimes") or {}
@@ -93,9 +101,8 @@ class Probe:
         missing = [wall.name for wall in walls if wall.name in _NEEDED and not wall.stands]
         if missing:
             return self._unavailable(info, f"a container of {runtime} has no {', '.join(missing)}", runtime)
-        report = BackendReport(
-            "docker", True, isolation, self._config.image, True, "", walls, runtime, str(info.get("ServerVersion", ""))
-        )
+        version, image_shown = str(info.get("ServerVersion", "")), shown(self._config.image, image)
+        report = BackendReport("docker", True, isolation, image_shown, True, "", walls, runtime, version)
         return Found(report, replace(engine, content=content_of(seen.facts)), seen.groups)
 
     def _unavailable(self, info: Mapping[str, Any], detail: str, runtime: str = "") -> Found:
@@ -138,6 +145,11 @@ class Probe:
             places = groups.find(started.container, int(state["Pid"]))
             limit = places.memory_limit(started.container) if places is not None else None
         return Seen(facts, alive, places, limit, started.warnings)
+
+
+def shown(name: str, image: str) -> str:
+    """A name with the image that it stands for, as Docker's command line shows it."""
+    return name if "@" in name else f"{name}@{image.removeprefix('sha256:')[:12]}"
 
 
 def _plain(info: Mapping[str, Any], runtimes: Mapping[str, Any]) -> str:

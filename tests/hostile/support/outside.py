@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.runner import Runner
+from tests.support.sandboxes import descendants as descendants
+from tests.support.sandboxes import ended, on_engine
 
 DEADLINE_S = 15.0
 
@@ -39,21 +41,6 @@ def alive(pid: int) -> bool:
 def born(pid: int) -> str:
     """Start time, which tells a process from a later one of the same number."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-
-
-def descendants(pid: int) -> list[int]:
-    """Living processes below one, in the order of their numbers."""
-    parents = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (fields := status(int(name))) and fields["State"][0] not in "ZX":
-            parents[int(name)] = int(fields["PPid"])
-    found = {pid}
-    grown = True
-    while grown:
-        more = {child for child, parent in parents.items() if parent in found} - found
-        found |= more
-        grown = bool(more)
-    return sorted(found - {pid})
 
 
 def inner_pid(pid: int) -> int:
@@ -130,7 +117,9 @@ def groups(runner_pid: int) -> set[str]:
 
 
 def left_on_host(runner: Runner, known: set[str]) -> list[str]:
-    """What stayed of the sandboxes in ``known`` that have no record any more: groups, processes, mounts."""
+    """What stayed of sandboxes that are gone: ended containers; groups of those in ``known``; mounts."""
+    if on_engine():
+        return ended(runner)
     gone = known - set(records(runner))
     left = [f"group of {name}" for name in gone & groups(runner.pid)]
     left += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(runner.data) in line]

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from tests.hostile.support import outside
+from tests.support import sandboxes
 from tests.support.runner import Chat, Runner, quote
 
 
@@ -50,7 +51,7 @@ class Place:
         The sandbox is told from others by a file in its own /tmp.
         """
         self.say(f"open('/tmp/{self.token}', 'w').close()")
-        found = [pid for pid in outside.descendants(self.runner.pid) if self._is_here(pid)]
+        found = [pid for pid in sandboxes.processes(self.runner) if self._is_here(pid)]
         return sorted(found, key=outside.inner_pid)
 
     def _is_here(self, pid: int) -> bool:

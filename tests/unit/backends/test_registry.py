@@ -34,6 +34,9 @@ class Fake:
     async def trouble(self) -> str:
         return f"{self.name} is tired"
 
+    async def renewed(self) -> BackendReport | None:
+        return self._report
+
     async def survivors(self) -> list[str]:
         return [self.name]
 
@@ -57,6 +60,9 @@ async def test_docker_comes_first() -> None:
     assert not naked.probed
     assert await chosen.survivors() == ["docker"]
     assert await chosen.trouble() == "docker is tired"
+    renewed = await chosen.renewed()
+    assert renewed is not None
+    assert renewed.name == "docker"
     assert await chosen.sweep() == 3
 
 

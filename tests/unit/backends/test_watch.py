@@ -1,11 +1,11 @@
-"""An engine that stops, comes back or comes late is seen, and only then."""
+"""An engine that stops, comes back or comes late is seen, and so is another image, and only then."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from runner.backends.base import BackendReport, Sandbox
-from runner.backends.watch import Watch
+from runner.backends.watch import RENEWAL_EVERY, Watch
 from runner.model import SandboxSpec
 
 GOOD = BackendReport("docker", True, "shared-kernel", runtime="runc")
@@ -19,6 +19,8 @@ class Engine:
 
     def __init__(self) -> None:
         self.trouble_now, self.report, self.probes = "", GOOD, 0
+        self.news: BackendReport | None = None
+        self.asked = 0
 
     async def trouble(self) -> str:
         return self.trouble_now
@@ -26,6 +28,11 @@ class Engine:
     async def probe(self) -> BackendReport:
         self.probes += 1
         return self.report
+
+    async def renewed(self) -> BackendReport | None:
+        self.asked += 1
+        news, self.news = self.news, None
+        return news
 
     async def create(self, spec: SandboxSpec) -> Sandbox:
         raise NotImplementedError
@@ -80,3 +87,26 @@ async def test_what_comes_back_is_probed_before_it_counts() -> None:
     assert (told, engine.probes) == ([GOOD], 2)
     await watch.look()
     assert engine.probes == 2
+
+
+async def test_another_image_is_told_once_and_asked_for_now_and_then() -> None:
+    watch, engine, told = watched(GOOD)
+    engine.news = newer = replace(GOOD, image="name@2")
+    for _ in range(RENEWAL_EVERY - 1):
+        await watch.look()
+    assert (told, engine.asked) == ([], 0)
+    for _ in range(RENEWAL_EVERY + 1):
+        await watch.look()
+    assert (told, engine.asked, engine.probes) == ([newer], 2, 0)
+    engine.trouble_now = "silent"
+    for _ in range(2):
+        await watch.look()
+    assert told == [newer, replace(newer, available=False, detail="silent")]
+
+
+async def test_an_engine_in_trouble_is_not_asked_for_its_image() -> None:
+    watch, engine, _ = watched(BAD)
+    engine.trouble_now = "silent"
+    for _ in range(2 * RENEWAL_EVERY):
+        await watch.look()
+    assert engine.asked == 0

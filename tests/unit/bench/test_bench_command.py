@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as command
-from bench import report
+from bench import containers, report
 from bench.lab import Lab
 from bench.processes import anonymous_kib, children, tree
 from bench.stats import Sample
@@ -90,10 +90,10 @@ def test_rows_of_an_engine_that_does_not_answer_are_left_out_and_it_is_told(
 ) -> None:
     monkeypatch.setattr(command, "MEASURES", {"docker_run": lambda _: Sample((4.0,))})
     path = tmp_path / "bench.json"
-    monkeypatch.setattr(command.containers, "missing", lambda: "no daemon answers")
+    monkeypatch.setattr(containers, "missing", lambda: "no daemon answers")
     assert command.main(["--only", "docker_run", "--json", str(path)]) == 0
     assert "left out: no daemon answers" in capsys.readouterr().out
     assert json.loads(path.read_text())["rows"] == []
-    monkeypatch.setattr(command.containers, "missing", lambda: "")
+    monkeypatch.setattr(containers, "missing", lambda: "")
     assert command.main(["--only", "docker_run", "--json", str(path)]) == 0
     assert [row["row"] for row in json.loads(path.read_text())["rows"]] == ["docker_run"]

@@ -143,11 +143,37 @@ def test_doctor_says_when_all_is_well(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert all(setting.meaning in done.output for setting in SETTINGS)  # what is piped is not wrapped
 
 
-def started(report: BackendReport) -> Callable[[Settings], Awaitable[tuple[BackendReport, float]]]:
-    async def start(_: Settings) -> tuple[BackendReport, float]:
-        return report, 0.5
+Started = tuple[BackendReport, float, list[BackendReport]]
+
+
+def started(report: BackendReport, *others: BackendReport) -> Callable[[Settings], Awaitable[Started]]:
+    async def start(_: Settings) -> Started:
+        return report, 0.5, list(others)
 
     return start
+
+
+def test_doctor_says_what_was_not_chosen_and_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    chosen = BackendReport("docker", True, "separate-kernel", runtime="runsc", engine="20.10.24")
+    other = BackendReport("bubblewrap", False, detail="install the package bubblewrap")
+    monkeypatch.setattr("runner.cli.doctor._start", started(chosen, other))
+    env = {"SANDBOX_API_KEY": "k", "SANDBOX_DATA_DIR": str(tmp_path), "SANDBOX_BIND": "127.0.0.1:0"}
+    text = CliRunner().invoke(app, ["doctor"], env=env).output
+    assert "runsc of Docker 20.10.24" in text
+    assert "Not used: bubblewrap" in text
+    assert "install the package bubblewrap" in text
+
+
+def test_doctor_refuses_what_a_start_would(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    weaker = BackendReport("docker", True, "shared-kernel", runtime="runc")
+    monkeypatch.setattr("runner.cli.doctor._start", started(weaker))
+    env = {
+        "SANDBOX_API_KEY": "k", "SANDBOX_DATA_DIR": str(tmp_path), "SANDBOX_BIND": "127.0.0.1:0",
+        "SANDBOX_REQUIRE_ISOLATION": "separate-kernel",
+    }  # fmt: skip
+    done = CliRunner().invoke(app, ["doctor"], env=env)
+    assert done.exit_code == 1
+    assert "SANDBOX_REQUIRE_ISOLATION=separate-kernel" in done.output
 
 
 def test_version() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from runner.agent import loader
+from runner.agent.system import processes
 from runner.backends.base import Backend, BackendReport
 from runner.conversations.assignments import Assignments
 from runner.conversations.config import ConversationsConfig
@@ -63,9 +64,11 @@ class Box:
         return self.process.poll() is None
 
     def end(self) -> None:
-        """End the agent and all that it started."""
+        """End the agent and all that it started: here no namespace takes that along."""
         if self.running:
-            self.process.send_signal(signal.SIGKILL)
+            for pid in _family(self.process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
     def close(self) -> None:
@@ -73,6 +76,14 @@ class Box:
         self.end()
         for fd in (self.read, self.write):
             os.close(fd)
+
+
+def _family(first: int) -> list[int]:
+    """A process and its descendants, from the top."""
+    seen, found = processes(), [first]
+    for parent in found:
+        found += [pid for pid, above in seen.items() if above == parent]
+    return found
 
 
 class Attachment:

@@ -12,15 +12,7 @@ import pytest
 from runner.conversations import pool as pool_module
 from runner.conversations.pool import Pool
 from runner.model import SandboxLimits
-
-
-class Spare:
-    """As much of a sandbox's client as the pool looks at."""
-
-    alive = True
-
-    async def destroy(self) -> None:
-        """Nothing to end."""
+from tests.unit.conversations.pool_lab import Spare, until
 
 
 class Starts:
@@ -46,17 +38,11 @@ def _pool(monkeypatch: pytest.MonkeyPatch, starts: Starts, size: int, cores: int
     return Pool(cast(Any, None), SandboxLimits(), size, 5.0, lambda: True)
 
 
-async def _until(condition: Any) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 async def test_starts_at_once_are_as_many_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     starts = Starts()
     pool = _pool(monkeypatch, starts, size=0, cores=2)
     takes = [asyncio.create_task(pool.create()) for _ in range(5)]
-    await _until(lambda: starts.running == 2)
+    await until(lambda: starts.running == 2)
     starts.go.set()
     await asyncio.gather(*takes)
     assert (len(starts.times), starts.most) == (5, 2)
@@ -68,9 +54,9 @@ async def test_a_spare_is_replaced_a_moment_after_it_was_taken(monkeypatch: pyte
     pool = _pool(monkeypatch, starts, size=1)
     monkeypatch.setattr(pool_module, "_LULL_S", 0.1)
     pool.start()
-    await _until(lambda: pool.ready == 1)
+    await until(lambda: pool.ready == 1)
     taken = time.monotonic()
     assert pool.pop() is not None
-    await _until(lambda: pool.ready == 1)
+    await until(lambda: pool.ready == 1)
     assert starts.times[-1] - taken >= 0.1
     await pool.close()

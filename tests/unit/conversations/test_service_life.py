@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -184,3 +185,12 @@ async def test_a_service_that_stops_takes_nothing_new(service: ConversationServi
     with pytest.raises(Stopping):
         await put_held(conversation)
     await put(service, "c")  # files are taken until the last moment
+
+
+async def test_another_image_is_shown_and_told_to_the_pool(
+    service: ConversationService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(service._pool, "use", told.append)
+    await service.renew(replace(service.report, image="name@2"))
+    assert (told, service.report.image) == (["name@2"], "name@2")

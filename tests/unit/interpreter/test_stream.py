@@ -303,6 +303,22 @@ async def test_more_bytes_than_were_granted_end_the_sandbox() -> None:
         assert channel._waiting <= 2 * CREDIT_WINDOW + (1 << 18)
 
 
+@pytest.mark.parametrize("how", ["hangs up", "is ended"])
+async def test_the_end_of_a_stream_is_told_once(how: str) -> None:
+    async with pair() as (client, agent):
+        told: list[bool] = []
+        client.when_ended(lambda: told.append(client.alive))
+        await client_settled(agent)
+        assert told == []
+        if how == "hangs up":
+            agent.writer.close()
+            async with asyncio.timeout(5):
+                while client.alive:
+                    await asyncio.sleep(0)
+        await client.stream.close()
+        assert told == [False]
+
+
 async def client_settled(agent: FakeAgent) -> None:
     await agent.writer.drain()
     async with asyncio.timeout(5):
