@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import signal
 import time
-from collections.abc import Iterable
 
 from . import system
 from .children import Interpreter, Reaper, Shell, exit_facts
 from .interpreters import Interpreters, mapped_inodes, stop
 from .link import Link, Refused
+from .looking import Look
 from .loop import Loop
 from .marks import Mark
 from .outputs import Stream
 from .protocol import MAX_NESTING, Json, too_deep
 from .report import split
 from .runs import Run
-from .tree import Scan, Tree
-from .writes import WriteWatch, closed
+from .tree import Tree
 
 KILL_LIMIT_S = 5.0  # all are stopped and cannot fork: what takes time is 250 processes dying on a busy host
 START_LIMIT_S = 60.0
@@ -29,7 +27,6 @@ TIMEOUT_KILL_S = 0.8
 _SECOND_SIGNAL_S = 1.0
 _DRAIN_PAUSE_S = 0.02
 _STOP_S = 0.1
-_ASKED = 64  # files at once
 _CROWD = 64  # processes
 
 
@@ -41,8 +38,7 @@ class Execution:
     ) -> None:
         self._loop, self._link, self._tree = loop, link, tree
         self._reaper, self._interpreters, self._mark = reaper, interpreters, mark
-        self._writes = WriteWatch(tree.root)
-        self._open: set[str] = set()
+        self._look = Look(tree)
         self._count = 0
         self.run: Run | None = None
         interpreters.owner = self
@@ -103,7 +99,8 @@ class Execution:
         run = Run(body, code, self._count, self._link.outbox)
         self._tree.prepare()
         os.chdir(self._tree.root)
-        self._expect_writes()
+        self._look.begin()
+        self._watch_writes()
         if body["language"] == "bash":
             run.shell = Shell(code, stdin, run.env)
             self.run = run
@@ -160,23 +157,14 @@ class Execution:
 
     # -- begin and stop --------------------------------------------------------------------------------------
 
-    def _expect_writes(self) -> None:
-        """From here on, whatever opens a file below the root is the run's doing."""
-        if not self._writes.works:
-            return
-        if self._tree.folders_changed:
-            self._tree.note_folders()
-            self._writes.follow(self._tree.folders)
-        self._writes.forget()
-        self._watch_writes()
-
     def _watch_writes(self) -> None:
-        """Empty the kernel's queue now and then, so that it does not overflow."""
-        self._loop.watch(self._writes.fd, self._drain_writes)
+        """Empty the kernel's queue of writes now and then, so that it does not overflow."""
+        if self._look.writes.works:
+            self._loop.watch(self._look.writes.fd, self._drain_writes)
 
     def _drain_writes(self) -> None:
-        self._writes.drain()
-        self._loop.unwatch(self._writes.fd)
+        self._look.writes.drain()
+        self._loop.unwatch(self._look.writes.fd)
         run = self.run
         if run is not None and not run.done:
             run.timers.append(self._loop.later(_DRAIN_PAUSE_S, self._watch_writes))
@@ -336,7 +324,7 @@ class Execution:
         run.closed = True
         kept = self._interpreters.kept
         lost = run.shell is None and not run.fresh and (run.interpreter is None or run.interpreter is not kept)
-        parts, report = split(self._look(stopped))
+        parts, report = split(self._changes(stopped))
         along = {} if parts or survivors else self._tree.small(report)
         for part in parts:
             run.emit("changes", part)
@@ -358,8 +346,8 @@ class Execution:
         run.timers.clear()
         for fd, _ in run.outputs():
             self._loop.unwatch(fd)
-        if self._writes.works:
-            self._loop.unwatch(self._writes.fd)
+        if self._look.writes.works:
+            self._loop.unwatch(self._look.writes.fd)
 
     def _quiet(self) -> tuple[bool, int]:
         """Stop the kept interpreter and kill everything else; gives whether it stopped, and how many survived."""
@@ -384,27 +372,9 @@ class Execution:
                 kept.kill()
         return stopped, survivors
 
-    def _look(self, stopped: bool) -> Json:
+    def _changes(self, stopped: bool) -> Json:
         """What the run did to the files."""
-        kept, tree = self._interpreters.kept, self._tree
-        found = tree.scan()
-        new_folders = found.folders != tree.folders
-        if new_folders:
-            self._writes.follow(found.folders)
-        seen = self._writes.look()
-        lacking = not seen.complete
-        self._note_open(found, found.files if lacking or new_folders else seen.touched)
-        mapped: set[int] = set()
-        if stopped and kept is not None and self._open:
-            mapped = mapped_inodes(kept, tree.root)
-        return tree.changes(found, found.files if lacking and self._writes.works else seen.written, mapped)
-
-    def _note_open(self, found: Scan, touched: Iterable[str]) -> None:
-        """Keep in mind which files may be open for writing: they may be mapped, now or in a later run.
-
-        Whatever is open was touched under a name that is still there, or has none any more. Each costs some
-        microseconds, so that of many only some are asked about, and the others count as open until later.
-        """
-        places = self._open.union(touched) & found.files.keys()
-        asked = set(itertools.islice(places, _ASKED))
-        self._open = {path for path in places if path not in asked or not closed(os.path.join(self._tree.root, path))}
+        kept = self._interpreters.kept
+        if not stopped or kept is None:
+            return self._look.changes(None)
+        return self._look.changes(lambda: mapped_inodes(kept, self._tree.root))

@@ -23,6 +23,7 @@ _IN_ONLYDIR, _IN_DONT_FOLLOW, _IN_EXCL_UNLINK = 0x01000000, 0x02000000, 0x040000
 _IN_Q_OVERFLOW, _IN_IGNORED, _IN_ISDIR = 0x4000, 0x8000, 0x40000000
 _MASK = _IN_CLOSE_WRITE | _IN_OPEN | _IN_MOVED | _IN_CREATE | _IN_ONLYDIR | _IN_DONT_FOLLOW
 _BUFFER = 1 << 16
+_MOST = 65_536  # names that are kept: more are a look at every file
 
 
 class Seen(NamedTuple):
@@ -95,6 +96,10 @@ class WriteWatch:
             self._touched.add(event)
             if mask & _IN_CLOSE_WRITE:
                 self._written.add(event)
+            if len(self._touched) > _MOST:
+                self._touched.clear()
+                self._written.clear()
+                self._complete = False
 
     def look(self) -> Seen:
         """What happened since ``forget``; folders by the names given to the last ``follow``."""

@@ -40,6 +40,14 @@ def test_a_file_opened_in_one_run_may_be_mapped_in_a_later_one(jail: Jail) -> No
     assert jail.get("c.bin")[:2] == b"10"
 
 
+def test_a_file_mapped_under_a_name_that_goes_is_seen_under_its_other_one(jail: Jail) -> None:
+    jail.ok("import mmap, os\nopen('a', 'wb').write(bytes(4096)); os.link('a', 'b')")
+    jail.ok("f = open('a', 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); os.unlink('a')")
+    for value in (66, 67, 68):
+        assert jail.ok(f"m[0] = {value}").changed("modified") == {"b"}
+    assert jail.get("b")[:1] == b"D"
+
+
 def test_a_mapping_beside_more_new_files_than_are_asked_about(jail: Jail) -> None:
     jail.put("m.bin", b"0" * 4096)
     jail.ok("import mmap\nf = open('m.bin', 'r+b'); m = mmap.mmap(f.fileno(), 0)")

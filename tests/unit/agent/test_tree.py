@@ -257,6 +257,19 @@ def test_every_name_that_an_open_file_may_have_is_told(tree: Tree, watch: WriteW
     watch.close()
 
 
+def test_more_names_than_are_kept_are_a_look_at_every_file(
+    tree: Tree, watch: WriteWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.agent.writes._MOST", 3)
+    look(tree)
+    watch.follow(tree.folders)
+    watch.forget()
+    for n in range(4):
+        Path(tree.root, str(n)).touch()
+    assert not watch.look().complete
+    watch.close()
+
+
 def test_a_file_is_closed_when_nobody_can_write_to_it_any_more(tmp_path: Path) -> None:
     place = tmp_path / "f"
     place.write_bytes(b"1" * 4096)
