@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Protocol
 
 from runner.agent.protocol import MAX_ENTRIES, Json
 from runner.conversations.marks import RunMark
 from runner.conversations.output import ResultRecorder, StreamRecorder, StreamText
-from runner.conversations.records import RunRecord
+from runner.conversations.records import RunRecord, payload_of
 from runner.conversations.result import Artifact, RunResult, bounded_error, bounded_files, nothing_ran
 from runner.conversations.runs import Running
 from runner.conversations.sync import Mirror, Unstored
@@ -61,6 +62,17 @@ class Owner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a run's sandbox and streams tell of it."""
+
+    observed: Observed
+    peak: int | None
+    shown: dict[str, StreamText]
+    state: InterpreterState
+    reason: str | None
+
+
 class Execution:
     """A run from its start to its recorded result. Use once: ``await Execution(…).go()``."""
 
@@ -78,6 +90,8 @@ class Execution:
         self.failure: str | None = None
         self.unrecorded: FolioboxError | None = None  # that it began could not be written: it must not have run
         self.files_error: Json | None = None
+        self.facts: _Facts | None = None
+        self.recorded = False  # the outcome is durable, as it became with the version that the run made
 
     async def go(self) -> RunResult:
         """Run, store, record, tell. A lost sandbox is an outcome, and files that could not be stored are told of."""
@@ -92,7 +106,10 @@ class Execution:
                 reason = "a fault of the service ended it"
                 await self.record.lose(nothing_ran(self.id, Outcome.LOST, version, InterpreterState.LOST, reason))
             raise
-        result = await self.record.end(result, self.results.blobs, self.log.seq + 1)
+        if self.recorded:
+            await self.record.ended()
+        else:
+            result = await self.record.end(result, self.results.blobs, self.log.seq + 1)
         self.mirror.client.acknowledge(self.id, self.conversation.mark())
         self.log.add("done", {}, result=result)
         return result
@@ -127,9 +144,11 @@ class Execution:
                 await self._note_begun()
                 usage = await client.usage()
                 if self.end is not None and self.unrecorded is None:
+                    if not (self.end.survivors or self.end.unusable or self.end.truncated):
+                        self.facts = await self._facts(usage, streams)
                     files = await self._commit(self.end)
             except (SandboxLost, ProtocolError) as error:
-                self.end, self.failure = None, error.cause or error.detail
+                self.end, self.facts, self.failure = None, None, error.cause or error.detail
                 usage = await client.usage()
             except BaseException as error:
                 if not isinstance(error, CallerError) or self.log.seq:  # else refused before it began
@@ -138,10 +157,17 @@ class Execution:
             if self.end is None or self.end.survivors or self.end.unusable:
                 await self.conversation.drop("sandbox_lost")
             await self._check_recorded()
-            counts = self.end.streams if self.end is not None else dict.fromkeys(streams, _NOTHING)
-            shown = {name: await s.finish(counts[name], f"{self.url}/{name}") for name, s in streams.items()}
+            facts = self.facts or await self._facts(usage, streams)
+        return self._result(facts, files, self.mirror.workspace.version)
+
+    async def _facts(self, usage: SandboxUsage, streams: dict[str, StreamRecorder]) -> _Facts:
+        """What is known of the run whatever becomes of its files. Ask once: it decides what the next run is told."""
+        counts = self.end.streams if self.end is not None else dict.fromkeys(streams, _NOTHING)
+        shown = {name: await s.finish(counts[name], f"{self.url}/{name}") for name, s in streams.items()}
         killed = max(0, (usage.oom_kills or 0) - (self.before.oom_kills or 0))
-        return self._result(_observed(self.end, self.request, killed), usage.peak_memory_bytes, shown, files)
+        observed = _observed(self.end, self.request, killed)
+        state, reason = self.conversation.interpreter_state(self.request, self.end, self.started)
+        return _Facts(observed, usage.peak_memory_bytes, shown, state, reason)
 
     async def _listen(self, streams: dict[str, StreamRecorder]) -> None:
         async for event in self._events():
@@ -167,11 +193,8 @@ class Execution:
                 self.mirror.reject(self.end)
             raise self.unrecorded
 
-    def _result(
-        self, observed: Observed, peak: int | None, shown: dict[str, StreamText], files: list[Artifact]
-    ) -> RunResult:
-        end, outcome = self.end, decide(observed)
-        state, reason = self.conversation.interpreter_state(self.request, end, self.started)
+    def _result(self, facts: _Facts, files: list[Artifact], version: int) -> RunResult:
+        end, observed, outcome = self.end, facts.observed, decide(facts.observed)
         listed, left_out = bounded_files(files)
         return RunResult(
             execution_id=self.id,
@@ -179,14 +202,14 @@ class Execution:
             exit_code=observed.exit_code,
             signal=observed.signal,
             duration_ms=end.duration_ms if end else int((time.monotonic() - self.began) * 1000),
-            peak_memory_bytes=peak,
-            stdout=shown["stdout"],
-            stderr=shown["stderr"],
+            peak_memory_bytes=facts.peak,
+            stdout=facts.shown["stdout"],
+            stderr=facts.shown["stderr"],
             results=self.results.results,
             error=bounded_error(end.error) if end else None,
-            interpreter=state,
-            interpreter_reason=reason or _why_lost(state, end, self.failure, outcome),
-            version=self.mirror.workspace.version,
+            interpreter=facts.state,
+            interpreter_reason=facts.reason or _why_lost(facts.state, end, self.failure, outcome),
+            version=version,
             files=listed,
             files_error=self.files_error,
             skipped=end.skipped if end else [],
@@ -235,8 +258,17 @@ class Execution:
 
     async def _pull(self, end: RunEnd) -> tuple[list[FileChange], Mapping[str, str]]:
         """Store what the run changed; gives it, and which paths were renamed."""
-        result, changes = await self.mirror.pull(end, self.id, self.limits)
+        result, changes = await self.mirror.pull(end, self.id, self.limits, self._closing if self.facts else None)
+        self.recorded = result.recorded
         return changes, result.renamed
+
+    def _closing(self, version: int, renamed: Mapping[str, str], changes: list[FileChange]) -> Json:
+        """The outcome as it will be told once the version is stored."""
+        assert self.facts is not None
+        files = [_artifact(change, renamed) for change in changes]
+        result = self._result(self.facts, files, version)
+        told = sum(file.change != "deleted" for file in files)
+        return payload_of(result, self.results.blobs, self.log.seq + told + 1)
 
     def _not_stored(self, error: FolioboxError | Unstored) -> None:
         detail = f"{error.detail.rstrip('.')}. Nothing of this run was stored: its files are as they were before it."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import re
@@ -131,7 +132,7 @@ class RunRecord:
         Another outcome that stands already is told instead. ``seq`` is the number of the event ``done``.
         """
         try:
-            if await self._end(_payload(result, blobs, seq)):
+            if await self._end(payload_of(result, blobs, seq)):
                 return result
             record = await self._workspace.read_execution(self._id)
             if record is None or record.end is None:
@@ -142,6 +143,16 @@ class RunRecord:
         except FolioboxError as error:
             log.error("a run could not be recorded", execution=self._id, code=error.code, cause=error.cause)
             return _unrecorded(result, error)
+
+    async def ended(self) -> None:
+        """Its outcome, made by ``payload_of``, became durable with the version that the run made."""
+        self._begin_no_more()
+        with contextlib.suppress(FolioboxError):  # only that it began is not known then, and nobody asks any more
+            await self.durable()
+
+    def _begin_no_more(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
 
     async def _end_reduced(self, result: RunResult, blobs: list[StoredBlob], seq: int, error: TooLarge) -> RunResult:
         told = {"code": error.code, "detail": "the result is too large to be kept whole: what was shown was cut"}
@@ -156,7 +167,7 @@ class RunRecord:
             record_error=told,
         )
         try:
-            await self._end(_payload(less, blobs, seq))
+            await self._end(payload_of(less, blobs, seq))
         except FolioboxError as failure:
             return _unrecorded(result, failure)
         return replace(result, record_error=told)
@@ -167,7 +178,7 @@ class RunRecord:
 
     async def lose(self, result: RunResult) -> None:
         """A fault of ours took the run's outcome."""
-        await self._try_end(_payload(result, [], 1))
+        await self._try_end(payload_of(result, [], 1))
 
     async def _try_end(self, payload: Json) -> None:
         try:
@@ -176,8 +187,7 @@ class RunRecord:
             log.warning("a run could not be recorded", execution=self._id, code=error.code, cause=error.cause)
 
     async def _end(self, payload: Json) -> bool:
-        if self._later is not None:
-            self._later.cancel()
+        self._begin_no_more()
         await self.durable()
         return await self._workspace.end_execution(self._id, payload)
 
@@ -202,7 +212,7 @@ async def outcome(workspace: Workspace, owners: Owners, execution_id: str) -> St
     if record.end is None:
         await owners.check(workspace)
         result = await lost(workspace, execution_id, record)
-        if await workspace.end_execution(execution_id, _payload(result, [], 1)):
+        if await workspace.end_execution(execution_id, payload_of(result, [], 1)):
             log.warning("a run was lost", execution=execution_id)
         record = await workspace.read_execution(execution_id)
         if record is None or record.end is None:
@@ -273,7 +283,8 @@ def _unrecorded(result: RunResult, error: FolioboxError) -> RunResult:
 # -- results as JSON -------------------------------------------------------------------------------------------
 
 
-def _payload(result: RunResult, blobs: list[StoredBlob], seq: int) -> Json:
+def payload_of(result: RunResult, blobs: list[StoredBlob], seq: int) -> Json:
+    """An outcome as it is stored; ``seq`` is the number of the event ``done``."""
     full = [text.full for text in (result.stdout, result.stderr) if text.full is not None]
     return {
         "ended_at": now(),

@@ -25,6 +25,8 @@ from runner.workspace.paths import STANDING_FOLDERS, parents
 from runner.workspace.tree import Tree
 
 T = TypeVar("T")
+# The outcome of a run, of the version that it makes, what is renamed in it, and what the run changed.
+Closing = Callable[[int, Mapping[str, str], list[FileChange]], Mapping[str, Any]]
 
 _FETCHES_AT_ONCE = 8
 _BATCHES_AT_ONCE = 2
@@ -144,9 +146,13 @@ class Mirror:
             await stream.aclose()
 
     async def pull(
-        self, end: RunEnd, execution_id: str, limits: RunLimits | None = None
+        self,
+        end: RunEnd,
+        execution_id: str,
+        limits: RunLimits | None = None,
+        closing: Closing | None = None,
     ) -> tuple[CommitResult, list[FileChange]]:
-        """Store what the run changed and cut a version.
+        """Store what the run changed and cut a version, with the run's outcome where ``closing`` gives one.
 
         Raises TooLarge, QuotaExceeded, StoreFull before anything is fetched, SandboxLost, Unstored.
         """
@@ -161,6 +167,7 @@ class Mirror:
             links=end.links,
             folders=end.folders,
             contents=contents,
+            closing=closing and (lambda version, renamed: (execution_id, closing(version, renamed, changes))),
         )
         self._note(changes, end, result)
         return result, changes

@@ -96,10 +96,11 @@ class Store(Protocol):
     async def create(self, key: str, data: bytes) -> None:
         """Write a small object. Raises ``KeyExists``."""
 
-    async def create_in_order(self, items: Sequence[tuple[str, bytes]]) -> None:
+    async def create_in_order(self, items: Sequence[tuple[str, bytes]], then: tuple[str, bytes] | None = None) -> bool:
         """Write a few small objects, of which each is durable before the next one is there.
 
-        One that is there already stays as it is; where that is the last, ``KeyExists`` is raised.
+        One that is there already stays as it is; where that is the last, ``KeyExists`` is raised. ``then`` is written
+        after them; True when that is durable and was not there before. What it fails with is not told.
         """
 
     async def read(self, key: str) -> bytes:

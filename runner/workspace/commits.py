@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from runner.errors import Conflict, NotFound, StoreFailed
 from runner.model import FileChange, FileEntry
@@ -16,6 +16,7 @@ from runner.workspace.codec import replay
 from runner.workspace.core import Core
 from runner.workspace.cuts import Cut, cut_draft, cut_files, cut_run, seen_at, seen_by, tree_at
 from runner.workspace.drafts import DraftEntry
+from runner.workspace.executions import end_of
 from runner.workspace.manifest import Cause, Manifest, VersionInfo, difference
 from runner.workspace.names import ordered
 from runner.workspace.runs import Run
@@ -30,11 +31,19 @@ log = logger("workspace")
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """``version`` and ``manifest`` are the newest, cut now or before. ``renamed``: the run's path to ours."""
+    """``version`` and ``manifest`` are the newest, cut now or before. ``renamed``: the run's path to ours.
+
+    ``recorded``: the outcome that ``closing`` gave is durable as well.
+    """
 
     version: int
     manifest: Manifest
     renamed: Mapping[str, str]
+    recorded: bool = False
+
+
+# Of the version that a run makes, and what is renamed in it: the run's execution id and its outcome.
+Closing = Callable[[int, Mapping[str, str]], tuple[str, Mapping[str, Any]]]
 
 
 class Versions(Core):
@@ -50,13 +59,15 @@ class Versions(Core):
         folders: Collection[str] | None = None,
         base_version: int | None = None,
         contents: Mapping[str, bytes] | None = None,
+        closing: Closing | None = None,
     ) -> CommitResult:
         """Cut a version from what a run changed; without a change, none is cut.
 
         The run's sandbox had the files of ``base_version`` (default: the newest now) with draft entries up to
         ``synced_seq``. ``links`` and ``folders`` are all that the sandbox has now, None for unchanged. See
         ``merge`` for clashes. ``contents`` are few and small, by the blobs of changes that are stored with the version
-        (see ``name_contents``). Raises ``Conflict`` when others won four times, ``QuotaExceeded``,
+        (see ``name_contents``). ``closing`` gives an outcome to be stored right after the version.
+        Raises ``Conflict`` when others won four times, ``QuotaExceeded``,
         ``OwnedElsewhere`` when another runner has taken the sandbox since ``Owners`` gave it to this one,
         ``ProtocolError`` for changes that no honest agent reports.
         """
@@ -64,9 +75,9 @@ class Versions(Core):
         run = await aside(len(changes) + shape, Run.checked, changes, synced_seq, cause, links, folders, base_version)
         if run.is_nothing_on(self._state.tree):
             return CommitResult(self.version, self.head, {})
-        return await self.alone(lambda: self._commit(run, contents or {}))
+        return await self.alone(lambda: self._commit(run, contents or {}, closing))
 
-    async def _commit(self, run: Run, contents: Mapping[str, bytes]) -> CommitResult:
+    async def _commit(self, run: Run, contents: Mapping[str, bytes], closing: Closing | None) -> CommitResult:
         seen = await self._seen(run)
         if not self.exclusive:
             await self._catch_up(self.fence)
@@ -74,8 +85,12 @@ class Versions(Core):
             state = self._state
             size = run.size + sum(draft.size for draft in state.unfolded)
             cut, renamed = await aside(size, cut_run, state, run, seen, self._quota)
-            if cut is None or await self._write(cut, self.fence, contents):
+            if cut is None:
                 return CommitResult(self.version, self.head, renamed)
+            then = end_of(self.home, *closing(cut.manifest.version, renamed)) if closing is not None else None
+            written = await self._write(cut, self.fence, contents, then)
+            if written is not None:
+                return CommitResult(self.version, self.head, renamed, recorded=written)
             contents = {}  # they were stored before it was found that another writer took the number
         raise Conflict("Another runner keeps changing this conversation; its files were kept, this run's were not.")
 
@@ -104,7 +119,7 @@ class Versions(Core):
         for _ in range(1 + COMMIT_RETRIES):
             state = self._state
             cut = await aside(wanted.size + state.tree.entry_count, cut_files, state, wanted, cause, self._quota)
-            if cut is None or await self._write(cut):
+            if cut is None or await self._write(cut) is not None:
                 return CommitResult(self.version, self.head, {})
         raise Conflict("Another runner keeps changing this conversation; send it again.")
 
@@ -124,23 +139,29 @@ class Versions(Core):
         except StoreFailed as error:
             log.warning("a long draft could not be folded", conversation=self.id, cause=error.cause)
 
-    async def _write(self, cut: Cut, fence: int | None = None, contents: Mapping[str, bytes] | None = None) -> bool:
-        """Make a version durable and the newest; False, and caught up, when another writer took its number.
+    async def _write(
+        self,
+        cut: Cut,
+        fence: int | None = None,
+        contents: Mapping[str, bytes] | None = None,
+        then: tuple[str, bytes] | None = None,
+    ) -> bool | None:
+        """Make a version durable and the newest; None, and caught up, when another writer took its number.
 
-        ``contents`` by blob are made durable first.
+        ``contents`` by blob are made durable first, and ``then`` after it: True when that was.
         """
         state = self._state
         first = [(keys.blob(self.tenant, blob), content) for blob, content in (contents or {}).items()]
         try:
-            await self._ledger.append_version(cut.manifest, state.head, cut.delta, first)
+            followed = await self._ledger.append_version(cut.manifest, state.head, cut.delta, first, then)
         except KeyExists:
             await self._catch_up(fence)
-            return False
+            return None
         if cut.size + sum(draft.size for draft in state.unfolded) <= FEW:
             state.advance(cut.manifest, cut.delta, cut.base, cut.tree)
         else:
             self._state = await aside(FEW + 1, state.advanced, cut.manifest, cut.delta, cut.base, cut.tree)
-        return True
+        return followed
 
     async def versions(self, after: int | None = None, limit: int = 100) -> list[VersionInfo]:
         """Versions, newest first, below the number ``after``."""

@@ -40,24 +40,35 @@ class _Item:
     fd: int = -1
     staged: str = ""
     there: bool = False
+    named: bool = False
     error: BaseException | None = None
 
 
 @dataclass(eq=False)
 class _Chain:
-    """Objects to be made one after the other; ``answer`` tells the loop that asked, from another thread."""
+    """Objects to be made one after the other; ``answer`` tells the loop that asked, from another thread.
+
+    What becomes of the ``follower``, the last of them where there is one, concerns no other.
+    """
 
     items: list[_Item]
-    answer: Callable[[BaseException | None], None]
+    follower: _Item | None
+    answer: Callable[[BaseException | None, bool], None]
 
     @property
     def error(self) -> BaseException | None:
         """What went wrong first; that the last object was there already is an error, too."""
-        for item in self.items:
+        items = [item for item in self.items if item is not self.follower]
+        for item in items:
             if item.error is not None:
                 return item.error
-        last = self.items[-1]
-        return KeyExists("The object is already there.", cause=last.key) if last.there else None
+        return KeyExists("The object is already there.", cause=items[-1].key) if items[-1].there else None
+
+    @property
+    def followed(self) -> bool:
+        """Whether the follower was made."""
+        last = self.follower
+        return last is not None and last.named and last.error is None and not last.there
 
 
 @dataclass
@@ -71,24 +82,27 @@ class Writer:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _busy: bool = False
 
-    async def create(self, *objects: tuple[str, bytes]) -> None:
+    async def create(self, *objects: tuple[str, bytes], then: tuple[str, bytes] | None = None) -> bool:
         """Make objects in their order: each is durable before the next one has its name.
 
         Durable when it returns, and done to the end when the caller is cancelled. One that is there already stays
-        as it is; where that is the last, ``KeyExists`` is raised. Raises ``StoreFailed``.
+        as it is; where that is the last, ``KeyExists`` is raised. ``then`` is made after them if all is well; True
+        when it was, durably, and was not there before. Raises ``StoreFailed``.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        future: asyncio.Future[bool] = loop.create_future()
 
-        def answer(error: BaseException | None) -> None:
-            loop.call_soon_threadsafe(_settle, future, error)
+        def answer(error: BaseException | None, followed: bool) -> None:
+            loop.call_soon_threadsafe(_settle, future, error, followed)
 
+        items = [_Item(key, data) for key, data in objects]
+        follower = None if then is None else _Item(*then)
         with self._lock:
-            self._waiting.append(_Chain([_Item(key, data) for key, data in objects], answer))
+            self._waiting.append(_Chain([*items, follower] if follower else items, follower, answer))
             begin, self._busy = not self._busy, True
         if begin:
             self.pool.submit(self._work)
-        await future
+        return await future
 
     def _work(self) -> None:
         while True:
@@ -107,7 +121,7 @@ class Writer:
                 for chain in chains:
                     chain.items[0].error = chain.error or error
             for chain in chains:
-                chain.answer(chain.error)
+                chain.answer(chain.error, chain.followed)
 
     def _make(self, chains: Sequence[_Chain]) -> None:
         items = [item for chain in chains for item in chain.items]
@@ -154,6 +168,7 @@ class Writer:
             self.disk.link(item.staged or item.fd, item.target)
         except FileExistsError:
             item.there = True  # its folder is synced all the same: whoever made it may not have come this far yet
+        item.named = True
 
     def _sync_folders(self, items: list[_Item]) -> None:
         folders: dict[str, list[_Item]] = {}
@@ -177,10 +192,10 @@ class Writer:
                 os.unlink(item.staged)
 
 
-def _settle(future: asyncio.Future[None], error: BaseException | None) -> None:
+def _settle(future: asyncio.Future[bool], error: BaseException | None, followed: bool) -> None:
     if future.done():
         return  # the caller has gone
     if error is None:
-        future.set_result(None)
+        future.set_result(followed)
     else:
         future.set_exception(error)

@@ -31,6 +31,13 @@ class ExecutionRecord:
     end: Json | None
 
 
+def end_of(home: str, execution_id: str, payload: Mapping[str, Any]) -> tuple[str, bytes] | None:
+    """The object that notes an execution's outcome; None when it is too large to be made beside something else."""
+    if _room(payload, _SHORT) <= 0:
+        return None
+    return keys.execution_end(home, check_record_name(execution_id)), encode_record(payload, short=True)
+
+
 class Executions(Core):
     """Records of what was run. Their payloads are JSON of at most 16 MiB, else ``TooLarge``."""
 

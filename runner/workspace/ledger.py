@@ -156,13 +156,17 @@ class Ledger:
         before: Manifest | None,
         delta: Delta,
         first: Sequence[tuple[str, bytes]] = (),
-    ) -> None:
-        """Durable when it returns; ``KeyExists`` when another writer took the number. ``first`` is stored before it."""
+        then: tuple[str, bytes] | None = None,
+    ) -> bool:
+        """Durable when it returns; ``KeyExists`` when another writer took the number.
+
+        ``first`` is stored before it and ``then`` after it; True when that was, and was new.
+        """
         whole = before is None or manifest.version == whole_at(manifest.version)
         size = len(manifest.files) if whole else len(delta.put) + len(delta.removed)
         size += len(manifest.links) + len(manifest.folders)
         data = await aside(size, encode_manifest, manifest, before, delta)
-        await self._store.create_in_order([*first, (keys.version(self.home, manifest.version), data)])
+        return await self._store.create_in_order([*first, (keys.version(self.home, manifest.version), data)], then)
 
     async def bury(self) -> None:
         """Write the tombstone, durably. May be called again."""

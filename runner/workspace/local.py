@@ -137,9 +137,9 @@ class LocalStore:
         """Write a small object."""
         await self._writer.create((key, data))
 
-    async def create_in_order(self, items: Sequence[tuple[str, bytes]]) -> None:
+    async def create_in_order(self, items: Sequence[tuple[str, bytes]], then: tuple[str, bytes] | None = None) -> bool:
         """Write a few small objects, one after the other, in one go."""
-        await self._writer.create(*items)
+        return await self._writer.create(*items, then=then)
 
     async def read(self, key: str) -> bytes:
         """A small object."""

@@ -6,13 +6,14 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runner.conversations import adoption
 from runner.conversations.runs import Running
-from runner.errors import EventsDropped, NotFound
+from runner.errors import BackendUnavailable, EventsDropped, NotFound
 from runner.interpreter.client import SandboxClient
 from runner.model import InterpreterState, Outcome
 from runner.workspace.base import Store
@@ -156,13 +157,12 @@ async def test_a_run_that_ended_as_the_service_died_has_one_outcome(
 
 
 async def test_a_version_that_was_written_is_not_written_again(starts: Starts) -> None:
-    """Not even when somebody has replaced the file since."""
+    """The runner died between the version and the outcome that follows it."""
     first = await starts().begun()
     first.store.stops.add(".end.json")
     running = await first.begin("c", "open('n.txt', 'w').write('1'); open('m.txt', 'w').write('2')")
     async with asyncio.timeout(60):
         await first.store.reached.wait()
-    await first.upload("c", "n.txt", b"newer")
     await first.kill()
     async with starts() as second:
         workspace = (await second.talk("c")).workspace
@@ -170,7 +170,7 @@ async def test_a_version_that_was_written_is_not_written_again(starts: Starts) -
         told = {(one.path, one.change, one.entry and one.entry.size) for one in result.files}
         assert told == {("m.txt", "created", 1), ("n.txt", "created", 1)}
         assert (workspace.version, set(workspace.files)) == (1, {"m.txt", "n.txt"})
-        assert (await second.run("c", "print(open('n.txt').read())")).stdout.text == "newer\n"
+        assert (await second.run("c", "print(open('n.txt').read())")).stdout.text == "1\n"
 
 
 async def test_a_run_of_which_nothing_was_written_yet_is_recorded(
@@ -319,3 +319,49 @@ async def test_a_start_does_not_wait_for_an_engine_that_hangs(
     monkeypatch.setattr(adoption, "_LIST_S", 0.2)
     async with starts() as second:
         assert second.service.live == 0
+
+
+@pytest.mark.parametrize("how", ["fails", "hangs"])
+async def test_what_could_not_be_listed_runs_on_and_is_taken_over_later(
+    starts: Starts, engine: Engine, waiting: str, go_on: Callable[[], None], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither swept nor settled as lost: whoever asks is told to ask again."""
+    first = await starts().begun()
+    ended = (await first.run("c", "x = 1")).execution_id
+    running = await first.begin("c", waiting, key="k")
+    await first.said(running, "waiting")
+    await first.kill()
+    setattr(engine, how, True)
+    monkeypatch.setattr(adoption, "_LIST_S", 0.2)
+    async with starts() as second:
+        able = replace(second.service.report, available=True)
+        assert (second.service.report.available, engine.running) == (False, 1)
+        asked = await asyncio.gather(
+            second.service.execution(T, "c", running.execution_id),
+            second.begin("c", waiting, key="k"),
+            second.begin("c", "x = 2"),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in asked] == [BackendUnavailable] * 3
+        assert all(isinstance(one, BackendUnavailable) and one.fields["retry_after_ms"] for one in asked)
+        assert (await second.service.execution(T, "c", ended)).log.ended
+        assert await ends((await second.talk("c")).workspace, running.execution_id) is None
+        assert not await second.service.renew(able)
+        setattr(engine, how, False)
+        assert await second.service.renew(able)
+        assert (second.service.report.available, engine.running) == (True, 1)
+        go_on()
+        known = await second.service.execution(T, "c", running.execution_id)
+        assert ((await known.result()).outcome, known.execution_id) == (Outcome.OK, running.execution_id)
+
+
+async def test_what_nothing_was_noted_of_is_lost_at_once(starts: Starts, engine: Engine, waiting: str) -> None:
+    first = await starts().begun()
+    running = await first.begin("c", waiting)
+    await first.said(running, "waiting")
+    await first.notes.forget(next(iter(engine.boxes)))
+    await first.kill()
+    engine.fails = True
+    async with starts() as second:
+        known = await second.service.execution(T, "c", running.execution_id)
+        assert (await known.result()).outcome is Outcome.LOST

@@ -189,3 +189,36 @@ async def test_a_folder_that_was_removed_is_made_again(writer: Writer) -> None:
     os.rmdir(writer.disk.path("t/a"))
     await writer.create(("t/a/1", b"again"))
     assert content(writer, "t/a/1") == b"again"
+
+
+async def test_what_follows_is_made_last_and_costs_the_others_nothing(writer: Writer, calls: list[str]) -> None:
+    await writer.create(("t/v/0", b""), then=("t/x/0", b""))
+    calls.clear()
+    assert await writer.create(("t/v/1", b"1"), then=("t/x/1", b"2"))
+    assert calls == ["sync file"] * 2 + ["link", "sync v", "link", "sync x"]
+    assert not await writer.create(("t/v/2", b"1"), then=("t/x/1", b"again"))
+    assert (content(writer, "t/v/2"), content(writer, "t/x/1")) == (b"1", b"2")
+    (error,) = await outcomes(writer.create(("t/v/1", b"new"), then=("t/x/3", b"3")))
+    assert isinstance(error, KeyExists)
+    assert not Path(writer.disk.path("t/x/3")).exists()
+
+
+@pytest.mark.parametrize(("step", "nth"), [("fsync", 2), ("link", 2), ("fsync", 4)])
+async def test_what_follows_and_fails_is_only_not_made(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, step: str, nth: int
+) -> None:
+    await writer.create(("t/v/0", b""), then=("t/x/0", b""))
+    real: Callable[..., Any] = getattr(os, step)
+    count = 0
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == nth:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(os, step, failing)
+    assert not await writer.create(("t/v/1", b"1"), then=("t/x/1", b"2"))
+    assert content(writer, "t/v/1") == b"1"
+    assert os.listdir(writer.disk.staging) == []

@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from runner.errors import TooLarge
+from runner.errors import StoreFailed, TooLarge
 from runner.workspace.base import CHUNK_BYTES, Digest, KeyExists, KeyMissing, ObjectInfo, Staging
 
 
@@ -92,11 +92,18 @@ class MemoryStore:
             raise KeyExists("there already", cause=key)
         self.objects_now[key] = data
 
-    async def create_in_order(self, items: Sequence[tuple[str, bytes]]) -> None:
+    async def create_in_order(
+        self, items: Sequence[tuple[str, bytes]], then: tuple[str, bytes] | None = None
+    ) -> bool:
         for key, data in items[:-1]:
             with suppress(KeyExists):
                 await self.create(key, data)
         await self.create(*items[-1])
+        with suppress(StoreFailed):
+            if then is not None:
+                await self.create(*then)
+                return True
+        return False
 
     async def read(self, key: str) -> bytes:
         await self._turn()
