@@ -20,16 +20,16 @@ from tests.support.rows import Outcome, Row
 
 # Seconds on two cores. A tier with an empty column starts no service, or goes through the columns by itself.
 ROWS = (
-    Row("unit", "", 120),
-    Row("contract", "", 240),
-    Row("integration", "", 240),
+    Row("unit", "", 240),
+    Row("contract", "", 300),
+    Row("integration", "", 600),
     Row("e2e", "bubblewrap", 600),
-    Row("e2e", "docker-runc", 720),
-    Row("e2e", "docker-runsc", 900),
+    Row("e2e", "docker-runc", 900),
+    Row("e2e", "docker-runsc", 1200),
     Row("hostile", "bubblewrap", 720),
-    Row("hostile", "docker-runc", 480),
-    Row("hostile", "docker-runsc", 420),
-    Row("durability", "bubblewrap", 400),
+    Row("hostile", "docker-runc", 600),
+    Row("hostile", "docker-runsc", 600),
+    Row("durability", "bubblewrap", 480),
 )
 WITHOUT_ENGINES = ("unit", "durability")
 

@@ -57,15 +57,43 @@ def test_counts_are_read_from_the_report_of_a_real_run(tmp_path: Path, monkeypat
         "def test_is_skipped(): pytest.skip('nothing to do it with')\n"
     )
 
-    def command(self: Row, report: Path) -> list[str]:
-        return [sys.executable, "-m", "pytest", str(file), "-q", f"--junitxml={report}", "-p", "no:cacheprovider"]
-
-    monkeypatch.setattr(Row, "command", command)
+    commands_of(file, monkeypatch)
     outcome = rows.run(Row("three", "", 60), {})
-    assert (outcome.passed, outcome.failed) == (1, 1)
+    assert (outcome.passed, outcome.failed, outcome.unsteady) == (1, 1, [])
     assert outcome.skipped == ["test_is_skipped (nothing to do it with)"]
 
 
+@pytest.mark.parametrize(("faults", "passed", "failed"), [(1, 5, 0), (3, 5, 0), (4, 1, 4)])
+def test_a_few_that_fail_are_run_once_more_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: int, passed: int, failed: int
+) -> None:
+    file = tmp_path / "test_five.py"
+    file.write_text(
+        "import pathlib, pytest\n"
+        "@pytest.mark.parametrize('number', range(5))\n"
+        "def test_one(number):\n"
+        f"    mark = pathlib.Path({str(tmp_path)!r}) / str(number)\n"
+        f"    first = number < {faults} and not mark.exists()\n"
+        "    mark.touch()\n"
+        "    assert not first\n"
+    )
+    commands_of(file, monkeypatch)
+    outcome = rows.run(Row("five", "", 60), {})
+    assert (outcome.passed, outcome.failed) == (passed, failed)
+    assert outcome.unsteady == ([] if failed else [f"test_one[{number}]" for number in range(faults)])
+    assert failed or "unsteady: test_one[0]" in outcome.line([])
+
+
+def commands_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows run one file."""
+    whole = Row.command
+
+    def command(self: Row, report: Path, *, again: bool = False) -> list[str]:
+        return [str(file) if word.startswith("tests/") else word for word in whole(self, report, again=again)]
+
+    monkeypatch.setattr(Row, "command", command)
+
+
 def test_a_run_without_a_report_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Row, "command", lambda self, report: [sys.executable, "-c", "raise SystemExit(3)"])
+    monkeypatch.setattr(Row, "command", lambda self, report, again=False: [sys.executable, "-c", "raise SystemExit(3)"])
     assert rows.run(ROW, {}).failed == 3
