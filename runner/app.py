@@ -141,14 +141,14 @@ async def _start(settings: Settings, keyring: Keyring, stack: AsyncExitStack) ->
         Assignments(settings.workspace.data_dir / "sandboxes"),
     )
     stack.push_async_callback(service.close)
-    await service.start()
+    done = await service.start()
     collector = Collector(store, settings.workspace)
     stack.push_async_callback(collector.close)
     collector.start()
-    watch = Watch(backend, report, lambda now: service.renew(_allowed(settings, now, keyring)))
+    watch = Watch(backend, report, service.renew, lambda found: _allowed(settings, found, keyring), done=done)
     stack.push_async_callback(watch.close)
     watch.start()
-    log.info("ready", backend=report.name, image=report.image, available=report.available)
+    log.info("ready", backend=report.name, image=report.image, available=service.report.available)
     return service
 
 
@@ -171,13 +171,12 @@ async def other_backends(settings: Settings, chosen: str) -> list[BackendReport]
 
 
 def _allowed(settings: Settings, report: BackendReport, keyring: Keyring) -> BackendReport:
-    """What a probe found later; not available where a start would be refused."""
+    """What a probe found later, before anything is started of it; not available where a start would be refused."""
     try:
         if report.available:
             settle_isolation(settings, report)
             check_exposure(settings, report, keyring)
     except ConfigurationError as error:
-        log.error("no sandbox can be started", backend=report.name, detail=error.detail)
         return replace(report, available=False, detail=error.detail)
     return report
 

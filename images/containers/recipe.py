@@ -15,11 +15,10 @@ from images.rootfs import builder, commands, progress
 BUILD_CA = "certs/build"
 
 
-def download_arguments(environment: Mapping[str, str], configured: Mapping[str, str]) -> list[str]:
+def downloads(environment: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
     """Build arguments for downloads. The stages that know them are not part of the image."""
     values = {name: environment[name] for name in commands.PROXIES if environment.get(name)}
-    values |= commands.pip_environment(environment, configured)
-    return [word for name, value in values.items() for word in ("--build-arg", f"{name}={value}")]
+    return values | commands.pip_environment(environment, configured)
 
 
 @contextlib.contextmanager
@@ -46,8 +45,11 @@ def build(plan: builder.Plan, dockerfile: str, base: str, tags: Sequence[str], a
     network = docker.build_network()
     if network != "default":
         print(f"        the engine has no bridge: steps use the network `{network}`", flush=True)
-    command += ["--network", network, *arguments, *download_arguments(os.environ, builder.pip_config()), str(root)]
+    values = downloads(os.environ, builder.pip_config())
+    # By name alone, so that a password in an address is in no list of processes.
+    command += [word for name in values for word in ("--build-arg", name)]
+    command += ["--network", network, *arguments, str(root)]
     plan.cache.prepare()
     log = plan.cache.logs / f"{dockerfile.lower()}.log"
     with build_ca(plan.images):
-        progress.run(progress.Step(f"build {dockerfile}", command, log, builder.tool_environment()))
+        progress.run(progress.Step(f"build {dockerfile}", command, log, builder.tool_environment() | values))

@@ -16,7 +16,8 @@ class Loop:
     """Calls handlers when their descriptor is ready and actions when they are due."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        # Not epoll: what it watches is counted by uid, which sandboxes may share, and one of them could use it up.
+        self._selector = selectors.PollSelector()
         self._timers: dict[int, tuple[float, Handler]] = {}
         self._numbers = itertools.count(1)
 

@@ -86,6 +86,8 @@ def main(raw: bytes, arguments: list[str]) -> None:
     config = json.loads(arguments[0])
     if config.get("uid") is not None:
         identity.hold(config["uid"])
+    if config.get("nofile") is not None:
+        identity.keep_files(config["nofile"])
     signal.signal(signal.SIGINT, signal.SIG_IGN if os.getpid() != 1 else signal.SIG_DFL)
     system.become_subreaper()
     system.set_dumpable(False)

@@ -6,6 +6,7 @@ executed: one SIGSTOP at that moment and the agent would stand still for good. H
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -59,7 +60,9 @@ def _become(path: str, arguments: list[str], env: dict[str, str], places: dict[i
             os.set_inheritable(place, True)  # dup2 leaves it as it is where both are the same
         os.execve(path, arguments, env)
     except OSError as error:
-        os.write(tell, (error.errno or 1).to_bytes(4, "big"))
+        # gVisor says of arguments or an environment that are too large that a name is; every path here is short.
+        code = errno.E2BIG if error.errno == errno.ENAMETOOLONG else error.errno or 1
+        os.write(tell, code.to_bytes(4, "big"))
     except ValueError:  # a name or a value that no environment can hold
         os.write(tell, (22).to_bytes(4, "big"))
     finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -50,6 +51,15 @@ class BackendReport:
     def loopback_only(self) -> bool:
         """Whether a missing wall confines the service to this machine and to one tenant."""
         return any(not wall.stands for wall in self.walls)
+
+
+Permission = Callable[[BackendReport], BackendReport]
+"""What this deployment makes of a report: as it is, or not available where it may not be used."""
+
+
+def as_it_is(report: BackendReport) -> BackendReport:
+    """Every report may be used, as at a start, which is refused as a whole where it may not."""
+    return report
 
 
 class Sandbox(Protocol):
@@ -103,8 +113,11 @@ class Backend(Protocol):
         """As in ``SANDBOX_BACKEND``."""
         ...
 
-    async def probe(self) -> BackendReport:
-        """Try everything a start needs, and say what stands. Raises nothing."""
+    async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
+        """Try everything a start needs, and say what stands: what ``allowed`` makes of it. Raises nothing.
+
+        Until that is known, ``create`` goes by what was allowed before; what is not allowed is never used.
+        """
         ...
 
     async def trouble(self) -> str:
@@ -114,10 +127,10 @@ class Backend(Protocol):
         """
         ...
 
-    async def renewed(self) -> BackendReport | None:
+    async def renewed(self, allowed: Permission = as_it_is) -> BackendReport | None:
         """What new sandboxes are made of from now on, where that has been tried and is another than was last reported.
 
-        Cheap while nothing is new, and raises nothing.
+        Cheap while nothing is new, and raises nothing. What is not allowed changes nothing.
         """
         ...
 
@@ -128,7 +141,7 @@ class Backend(Protocol):
     async def survivors(self) -> list[str]:
         """Ids of sandboxes of this deployment that run on from an earlier start and can be attached to.
 
-        Empty where sandboxes die with their runner. Raises nothing.
+        Empty where sandboxes die with their runner. Raises BackendUnavailable when nobody can say.
         """
         ...
 

@@ -16,6 +16,7 @@ from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
+from runner.backends.base import Permission, as_it_is
 from runner.errors import BackendUnavailable, SandboxLost
 
 S = TypeVar("S", bound="Destroyable")
@@ -176,7 +177,7 @@ class WithoutSurvivors:
         """Nothing that could come and go."""
         return ""
 
-    async def renewed(self) -> None:
+    async def renewed(self, allowed: Permission = as_it_is) -> None:
         """Nothing that is looked up once."""
         return
 

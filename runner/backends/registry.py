@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from runner.backends.base import Backend, BackendReport, Sandbox
+from runner.backends.base import Backend, BackendReport, Permission, Sandbox, as_it_is
 from runner.backends.bubblewrap.backend import BubblewrapBackend
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.backends.docker.backend import DockerBackend
@@ -54,7 +54,7 @@ def passed_over(backend: Backend) -> str:
 
 
 class Automatic:
-    """The first that can start a sandbox; without isolation only if the operator said so. ``probe`` decides."""
+    """The first that can start a sandbox and may; without isolation only if the operator said so. ``probe`` decides."""
 
     def __init__(self, engine: Backend, jails: Backend, bare: Backend, *, allow_unisolated: bool) -> None:
         self._isolated, self._bare, self._allowed = (engine, jails), bare, allow_unisolated
@@ -65,12 +65,10 @@ class Automatic:
     def name(self) -> str:
         return self._chosen.name
 
-    async def probe(self) -> BackendReport:
-        self._chosen = self._isolated[-1]
-        self.passed_over = ""
+    async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
         reasons: list[str] = []
         for backend in self._isolated:
-            report = await backend.probe()
+            report = await backend.probe(allowed)
             if report.available:
                 self._chosen, self.passed_over = backend, "; ".join(reasons)
                 return report
@@ -79,17 +77,17 @@ class Automatic:
         if not self._allowed:
             return replace(report, detail=f"{why} (without isolation, for demos and tests: {SWITCH})")
         log.warning("NO ISOLATION: code runs on this host as it is", because=why, switch=SWITCH)
-        bare = await self._bare.probe()
+        bare = await self._bare.probe(allowed)
         if not bare.available:
             return replace(report, detail=f"{why}; and without isolation: {bare.detail}")
-        self._chosen = self._bare
+        self._chosen, self.passed_over = self._bare, ""
         return replace(bare, detail=f"{bare.detail}; {why}")
 
     async def trouble(self) -> str:
         return await self._chosen.trouble()
 
-    async def renewed(self) -> BackendReport | None:
-        return await self._chosen.renewed()
+    async def renewed(self, allowed: Permission = as_it_is) -> BackendReport | None:
+        return await self._chosen.renewed(allowed)
 
     async def create(self, spec: SandboxSpec) -> Sandbox:
         return await self._chosen.create(spec)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from runner.backends.base import Backend, BackendReport
+from runner.backends.base import Backend, BackendReport, Permission, as_it_is
 from runner.telemetry.logs import logger
 
 EVERY_S: Final = 5.0
@@ -19,12 +19,23 @@ log = logger("backends")
 
 
 class Watch:
-    """Tells ``changed`` of every change. What was available and is in trouble is probed anew before it counts again."""
+    """Tells ``changed`` of every change. What was available and is in trouble is probed anew before it counts again.
+
+    What ``allowed`` does not let through is not available, and is probed again as what is not there.
+    While ``changed`` gives False, something is left for it to do: it is told again at the next good look.
+    """
 
     def __init__(
-        self, backend: Backend, report: BackendReport, changed: Callable[[BackendReport], Awaitable[None]]
+        self,
+        backend: Backend,
+        report: BackendReport,
+        changed: Callable[[BackendReport], Awaitable[bool]],
+        allowed: Permission = as_it_is,
+        *,
+        done: bool = True,
     ) -> None:
-        self._backend, self._report, self._changed = backend, report, changed
+        self._backend, self._report, self._changed, self._allowed = backend, report, changed, allowed
+        self._done = done
         self._doubts = self._looks = 0
         self._pause_s = EVERY_S
         self._task: asyncio.Task[None] | None = None
@@ -52,29 +63,36 @@ class Watch:
         """One look."""
         trouble = await self._backend.trouble()
         self._doubts = self._doubts + 1 if trouble else 0
-        if self._report.available:
-            if self._doubts >= _SURE_AFTER:
-                log.error("no sandbox can be started any more", backend=self._backend.name, detail=trouble)
-                await self._tell(replace(self._report, available=False, detail=trouble))
-            elif not trouble:
-                await self._look_for_news()
+        if not self._report.available:
+            await self._look_for_its_return(trouble)
+        elif self._doubts >= _SURE_AFTER:
+            log.error("no sandbox can be started any more", backend=self._backend.name, detail=trouble)
+            await self._tell(replace(self._report, available=False, detail=trouble))
+        elif not trouble:
+            await self._look_for_news()
+
+    async def _look_for_its_return(self, trouble: str) -> None:
+        report = None if trouble else await self._backend.probe(self._allowed)
+        if report is not None and report.available:
+            log.info("sandboxes can be started", backend=report.name, runtime=report.runtime)
+            await self._tell(report)
             return
-        if not trouble:
-            report = await self._backend.probe()
-            if report.available:
-                log.info("sandboxes can be started", backend=report.name, runtime=report.runtime)
-                await self._tell(report)
-                return
-        self._pause_s = min(2 * self._pause_s, _SLOWEST_S)
+        pause_s = min(2 * self._pause_s, _SLOWEST_S)
+        if report is not None and report.detail != self._report.detail:
+            log.error("no sandbox can be started", backend=report.name, detail=report.detail)
+            await self._tell(report)
+        self._pause_s = pause_s
 
     async def _look_for_news(self) -> None:
         self._looks += 1
+        if not self._done:
+            await self._tell(self._report)
         if self._looks % RENEWAL_EVERY == 0:
-            report = await self._backend.renewed()
+            report = await self._backend.renewed(self._allowed)
             if report is not None:
                 log.info("sandboxes are of another image now", was=self._report.image, image=report.image)
                 await self._tell(report)
 
     async def _tell(self, report: BackendReport) -> None:
-        self._report, self._pause_s = report, EVERY_S
-        await self._changed(report)
+        self._report, self._pause_s, self._done = report, EVERY_S, False
+        self._done = await self._changed(report)

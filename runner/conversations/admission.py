@@ -17,11 +17,12 @@ from typing import Final, Protocol
 
 from runner.conversations.pace import Pace, retry_ms
 from runner.conversations.pool import Pool
-from runner.errors import CapacityReached, QueueFull, Stopping
+from runner.errors import CapacityReached, FolioboxError, QueueFull, Stopping
 from runner.interpreter.client import SandboxClient
 from runner.limits.config import MAX_QUEUE, MAX_QUEUE_PER_CONVERSATION, QUEUE_TIMEOUT, QueueLimits
 from runner.limits.pressure import EVICTABLE, Pressure, Shortage, refusal
 from runner.model import SandboxLimits
+from runner.telemetry import metrics
 from runner.telemetry.logs import logger
 
 STOP_RETRY_MS: Final = 5000
@@ -187,6 +188,7 @@ class Admission:
         Raises CapacityReached, QueueFull, HostPressure, BackendUnavailable, Stopping. ``release`` gives it back.
         """
         self.check_open()
+        self._pool.check()
         waiter = _Waiter(holder, own, time.monotonic() if since is None else since)
         queue = self._queues.setdefault(holder.key[0], deque())
         queue.insert(sum(other.since <= waiter.since for other in queue), waiter)
@@ -198,7 +200,7 @@ class Admission:
                 await self._wait(waiter, deadline)
             client = waiter.grant.result()
             if client is None:
-                client = await self._pool.create(own)
+                client = await self._pool.create(own, deadline)
         except BaseException:
             self._undo(waiter)
             raise
@@ -273,8 +275,12 @@ class Admission:
     def stop(self) -> None:
         """Take no new work, and send away everybody who waits for a sandbox."""
         self.stopping = True
+        self.refuse_all(self.stopped)
+
+    def refuse_all(self, error: Callable[[], FolioboxError]) -> None:
+        """Send away everybody who waits for a sandbox."""
         for waiter in [one for queue in self._queues.values() for one in queue]:
-            self.refuse(waiter.holder, self.stopped())
+            self.refuse(waiter.holder, error())
 
     async def settle(self) -> None:
         """Until every end of a sandbox that was begun here is done."""
@@ -324,6 +330,8 @@ class Admission:
         if tenant in self._queues:
             self._queues.move_to_end(tenant)
         self._pace.note(waiter.since)
+        if waiter.own is None:
+            metrics.pool(hit=client is not None)
         waiter.grant.set_result(client)
 
     def _of(self, tenant: str) -> int:

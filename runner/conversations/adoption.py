@@ -35,7 +35,7 @@ log = logger("adoption")
 
 
 class Adoption:
-    """Use once, before anything is asked of the service: ``await Adoption(…).all()``."""
+    """Use before anything is asked of what it may find: ``await Adoption(…).all()``."""
 
     def __init__(
         self,
@@ -50,17 +50,20 @@ class Adoption:
         self._runs, self._admission, self._owners = runs, admission, owners
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def all(self) -> None:
-        """Take over what can be. Raises nothing; takes 10 s for every 32 sandboxes that do not answer."""
+    async def all(self) -> bool:
+        """Take over what can be; False where nobody can say what there is, so that it is to be tried again.
+
+        Raises nothing; takes 10 s for every 32 sandboxes that do not answer.
+        """
         noted = await self._assignments.all()
-        if not noted:
-            return
         try:
             async with asyncio.timeout(_LIST_S):
                 alive = set(await self._backend.survivors())
         except (TimeoutError, FolioboxError) as error:
             log.warning("the sandboxes of the last start could not be listed", cause=repr(error))
-            return  # the notes stay: the next start may find them
+            return False  # what is not known to be dead keeps its note, and runs on
+        if not noted:
+            return True
         newest: dict[tuple[str, str], Assignment] = {}
         for one in noted:
             if one.sandbox_id in alive and one.current:
@@ -76,6 +79,7 @@ class Adoption:
         for conversation in reversed(taken):  # those that were given out first
             if conversation is not None and self._admission.overfull:
                 await conversation.evict()
+        return True
 
     async def _one(self, noted: Assignment) -> Conversation | None:
         """The conversation that has the sandbox again, if one has."""

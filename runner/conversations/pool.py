@@ -14,11 +14,13 @@ from functools import partial
 from runner.backends.base import Backend
 from runner.errors import BackendUnavailable, ProtocolError, SandboxLost
 from runner.interpreter.client import SandboxClient
+from runner.limits.config import QUEUE_TIMEOUT
 from runner.model import SandboxLimits, SandboxSpec
 from runner.telemetry.logs import logger
 
 _RETRY_S = (0.5, 2.0, 10.0, 30.0)
 _LULL_S = 0.25
+COME_AGAIN_MS = 5000  # by then an engine that stopped may be back
 log = logger("pool")
 
 
@@ -45,6 +47,8 @@ class Pool:
         self._refiller: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Future[None]] = set()
         self._image = ""
+        self._held = ""  # why nothing may be started
+        self._patience: set[asyncio.Timeout] = set()  # of those who wait for their turn to start one
         self._losses = 0  # spares in a row that ended soon and unused
         self._not_before = 0.0
 
@@ -77,7 +81,13 @@ class Pool:
         return None
 
     def use(self, image: str) -> None:
-        """What new sandboxes are made of: where that is another than before, spares of the old one are replaced."""
+        """What new sandboxes are made of: where that is another than before, spares of the old one are replaced.
+
+        They may be started again where they were not.
+        """
+        if self._held:
+            self._held = ""
+            self._wanted.set()
         if image == self._image:
             return
         self._image = image
@@ -87,14 +97,51 @@ class Pool:
             self._end(self._spares.popleft())
         self._wanted.set()
 
-    async def create(self, limits: SandboxLimits | None = None) -> SandboxClient:
-        """A new sandbox, with limits of its own or those of the spares. Raises BackendUnavailable."""
-        self._last_take = time.monotonic()
-        return await self._start(limits or self._limits)
+    def hold(self, why: str) -> None:
+        """Start nothing until ``use`` says of what, and send away who waits for a start."""
+        self._held = why or "no backend is available"
+        for patience in self._patience:
+            if not patience.expired():
+                patience.reschedule(0.0)
 
-    async def _start(self, limits: SandboxLimits) -> SandboxClient:
-        async with self._starts:  # a start keeps a core busy: more at once would only make all of them late
+    def check(self) -> None:
+        """Whether anything may be started. Raises BackendUnavailable."""
+        if self._held:
+            raise BackendUnavailable(self._held, retry_after_ms=COME_AGAIN_MS)
+
+    async def create(self, limits: SandboxLimits | None = None, deadline: float | None = None) -> SandboxClient:
+        """A new sandbox, with limits of its own or those of the spares.
+
+        Its turn to be started is waited for until ``deadline`` (monotonic). Raises BackendUnavailable.
+        """
+        self._last_take = time.monotonic()
+        return await self._start(limits or self._limits, deadline)
+
+    async def _start(self, limits: SandboxLimits, deadline: float | None = None) -> SandboxClient:
+        self.check()
+        await self._turn(deadline)
+        try:
+            self.check()
             return await start_sandbox(self._backend, limits, self._ready_timeout_s)
+        finally:
+            self._starts.release()
+
+    async def _turn(self, deadline: float | None) -> None:
+        """A start keeps a core busy: more at once would only make all of them late."""
+        patience = asyncio.timeout(None if deadline is None else deadline - time.monotonic())
+        self._patience.add(patience)
+        try:
+            async with patience:
+                await self._starts.acquire()
+        except TimeoutError:
+            self.check()
+            raise BackendUnavailable(
+                "sandboxes start too slowly: this one's turn did not come for as long as a request waits "
+                f"({QUEUE_TIMEOUT}); try again",
+                retry_after_ms=COME_AGAIN_MS,
+            ) from None
+        finally:
+            self._patience.discard(patience)
 
     def wake(self) -> None:
         """There may be room for spares again."""
@@ -138,15 +185,18 @@ class Pool:
         self._end(client)
         self._wanted.set()
 
+    def _may_start(self) -> bool:
+        return not self._held and self._may_grow()
+
     async def _refill(self) -> None:
         failures, delay = 0, 0.0
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            while len(self._spares) < self._size and self._may_grow():
+            while len(self._spares) < self._size and self._may_start():
                 # A start costs a second of CPU, which the first cells of the newest conversations need now.
                 await asyncio.sleep(max(self._last_take + _LULL_S, self._not_before) - time.monotonic())
-                if not self._may_grow():
+                if not self._may_start():
                     break
                 self._starting += 1
                 image = self._image
@@ -182,6 +232,7 @@ async def start_sandbox(backend: Backend, limits: SandboxLimits, ready_timeout_s
         raise BackendUnavailable(
             "a sandbox was started but did not come up: run `foliobox doctor` on the host",
             cause=f"{error.cause or error.detail} {words}".strip(),
+            retry_after_ms=COME_AGAIN_MS,
         ) from error
     except BaseException:
         await client.destroy()

@@ -160,3 +160,15 @@ class Runs:
 def home(workspace: Workspace) -> Home:
     """What names one incarnation of a conversation."""
     return workspace.tenant, workspace.id, workspace.incarnation
+
+
+def not_there(running: Running, name: str, number: int | None) -> str:
+    """Why there is nothing to fetch of a run under this name."""
+    result = running.log.ended_with
+    if number is not None:
+        return f"this execution has no result {number} to fetch: its `results` name those that there are"
+    if result is None:
+        return f"this execution has not ended; its events tell {name} as it comes"
+    if {"stdout": result.stdout, "stderr": result.stderr}[name].truncated:
+        return f"the whole {name} of this execution was not kept: its result has what is left of it"
+    return f"nothing of the {name} of this execution was cut: its result holds all of it"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from runner.backends.base import Backend, BackendReport
@@ -17,12 +18,13 @@ from runner.conversations.checks import check_request, check_room
 from runner.conversations.config import ConversationsConfig
 from runner.conversations.conversation import Conversation, new_execution_id
 from runner.conversations.output import StoredBlob
-from runner.conversations.pool import Pool
+from runner.conversations.pool import COME_AGAIN_MS, Pool
 from runner.conversations.reaper import Reaper
-from runner.conversations.records import Claim, claimed, outcome
+from runner.conversations.records import Claim, claimed
 from runner.conversations.residents import Residents
-from runner.conversations.runs import Running, Runs
+from runner.conversations.runs import Running, Runs, not_there
 from runner.conversations.settings import ConversationSettings
+from runner.conversations.takeover import NOT_LISTED, Takeover
 from runner.errors import BackendUnavailable, Busy, NotFound, StoreFailed
 from runner.limits.config import LimitsConfig
 from runner.limits.pressure import Pressure
@@ -36,7 +38,7 @@ from runner.workspace.paths import check_conversation_id
 from runner.workspace.workspaces import Workspaces
 
 _OBEY_S, _KILL_S = 8.0, 4.0  # how long interrupted runs have to end, and killed ones to be told of
-_PURGE_S, _COME_AGAIN_MS = 60.0, 5000  # by then an engine that stopped may be back
+_PURGE_S = 60.0
 _SMALL_COMMIT = 16 << 20  # bytes; sixteen runs at once may use up the reserve of 256 MiB
 log = logger("conversations")
 
@@ -57,7 +59,7 @@ class ConversationService:
         assignments: Assignments | None = None,
     ) -> None:
         self.report, self.limits = report, limits
-        self._backend, self._config, self._pressure = backend, config, pressure
+        self._config, self._pressure = config, pressure
         self._workspaces, self._owners = workspaces, owners
         self._pool = Pool(
             backend, limits.sandbox, config.spares, config.ready_timeout_s, lambda: self.admission.may_grow()
@@ -68,36 +70,40 @@ class ConversationService:
         self._assignments = assignments or Assignments()
         self._reaper = Reaper(self._residents, self.admission.kick)
         self.runs = Runs()
-        self._taken_over = False
+        adoption = Adoption(backend, self._assignments, self.find, self.runs, self.admission, owners)
+        self._takeover = Takeover(backend, self._assignments, owners, adoption)
         self._draining: asyncio.Task[None] | None = None
         self._purges: dict[Conversation, asyncio.Task[None]] = {}
 
     # -- life of the service -----------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self) -> bool:
         """Take over the sandboxes of an earlier start, remove what else it left, keep spares and reap idle ones.
 
-        Nothing may be asked of the service before this returns: a run that is not taken over yet would be lost.
+        What ``renew`` gives.
         """
-        await self.renew(self.report)
+        done = await self.renew(self.report)
         self._reaper.start()
+        return done
 
-    async def renew(self, report: BackendReport) -> None:
+    async def renew(self, report: BackendReport) -> bool:
         """Go by what the backend can do now: its engine came up after the service, stopped, or came back.
 
-        What an earlier start left is taken over or removed the first time that sandboxes can be started.
+        Before anything is started what an earlier start left is taken over or removed. False where that could not be
+        done yet: nothing is started until this was called again.
         """
-        if report.available and not self._taken_over:
-            self._taken_over = True
-            adoption = Adoption(self._backend, self._assignments, self.find, self.runs, self.admission, self._owners)
-            await adoption.all()
-            left = await self._backend.sweep()
-            if left:
-                log.warning("removed sandboxes of a dead runner", count=left)
-        self.report = report
-        self._pool.use(report.image)
-        if report.available:
+        done = not report.available or await self._takeover.attempt()
+        self.report = report if done else replace(report, available=False, detail=NOT_LISTED)
+        if self.report.available:
+            self._pool.use(f"{report.name} {report.runtime} {report.image}")
             self._pool.start()
+        else:
+            self._pool.hold(self.report.detail)
+            self.admission.refuse_all(self._unavailable)
+        return done
+
+    def _unavailable(self) -> BackendUnavailable:
+        return BackendUnavailable(self.report.detail or "no backend is available", retry_after_ms=COME_AGAIN_MS)
 
     async def drain(self, grace_s: float | None = None) -> None:
         """Take no new work: what waits is sent away with Stopping, what runs may finish for ``grace_s`` (default:
@@ -337,7 +343,7 @@ class ConversationService:
             if earlier is not None:
                 return earlier
         if not self.report.available:
-            raise BackendUnavailable(self.report.detail or "no backend is available", retry_after_ms=_COME_AGAIN_MS)
+            raise self._unavailable()
         return self.runs.start(
             conversation.workspace,
             new_execution_id(),
@@ -355,18 +361,19 @@ class ConversationService:
             if known is None and execution_id is not None:
                 known = self.runs.find(workspace, execution_id)  # one that an earlier start of the service began
             if known is None and execution_id is not None:
-                return Running.stored(execution_id, await outcome(workspace, self._owners, execution_id), replayed=True)
+                stored = await self._takeover.outcome(workspace, execution_id)
+                return Running.stored(execution_id, stored, replayed=True)
         return known and known.again()
 
     async def execution(self, tenant: str, identifier: str, execution_id: str) -> Running:
         """A run of a conversation, going on or ended. One that was begun and is gone has ended as lost.
 
-        Raises NotFound.
+        Raises NotFound, and BackendUnavailable while nobody can say whether it goes on.
         """
         workspace = (await self.find(tenant, identifier)).workspace
         known = self.runs.find(workspace, execution_id)
         if known is None:
-            return Running.stored(execution_id, await outcome(workspace, self._owners, execution_id))
+            return Running.stored(execution_id, await self._takeover.outcome(workspace, execution_id))
         return known
 
     async def reset(self, tenant: str, identifier: str) -> None:
@@ -382,18 +389,6 @@ class ConversationService:
         running = await self.execution(tenant, identifier, execution_id)
         blob = running.output(name) if number is None else running.shown(number)
         if blob is None:
-            raise NotFound(_not_there(running, name, number))
+            raise NotFound(not_there(running, name, number))
         workspace = (await self.find(tenant, identifier)).workspace
         return blob, await workspace.open_blob(blob.blob, blob.size)
-
-
-def _not_there(running: Running, name: str, number: int | None) -> str:
-    """Why there is nothing to fetch of a run under this name."""
-    result = running.log.ended_with
-    if number is not None:
-        return f"this execution has no result {number} to fetch: its `results` name those that there are"
-    if result is None:
-        return f"this execution has not ended; its events tell {name} as it comes"
-    if {"stdout": result.stdout, "stderr": result.stderr}[name].truncated:
-        return f"the whole {name} of this execution was not kept: its result has what is left of it"
-    return f"nothing of the {name} of this execution was cut: its result holds all of it"

@@ -43,6 +43,10 @@ LOOP_LAG: Final = Histogram(
 )
 _LIVE: Final = Gauge("foliobox_sandboxes_live", "Sandboxes in use by conversations.", registry=REGISTRY)
 _SPARES: Final = Gauge("foliobox_sandboxes_spare", "Warm sandboxes that wait to be used.", registry=REGISTRY)
+_HITS: Final = Counter("foliobox_pool_hits", "Sandboxes given away that were warm spares.", registry=REGISTRY)
+_MISSES: Final = Counter(
+    "foliobox_pool_misses", "Sandboxes started for a request because no spare was ready.", registry=REGISTRY
+)
 _QUEUE: Final = Gauge(
     "foliobox_queue_length", "Requests that wait for a sandbox or for their conversation.", registry=REGISTRY
 )
@@ -70,6 +74,11 @@ def run(outcome: str, seconds: float) -> None:
     """A run ended."""
     _RUNS.labels(outcome).inc()
     _RUN_DURATION.observe(seconds)
+
+
+def pool(*, hit: bool) -> None:
+    """A request that a spare would do for was given one, or had to have a sandbox started."""
+    (_HITS if hit else _MISSES).inc()
 
 
 def error(code: str) -> None:

@@ -32,11 +32,6 @@ DIFFERENCES: dict[str, Difference] = {
     for made in (
         Difference("agent-facts", RUNSC),
         Difference("device-folder", DOCKER),
-        Difference(
-            "large-environment",
-            RUNSC,
-            (f"{E2E}/test_idempotency.py::test_a_run_that_its_sandbox_refuses_does_not_burn_its_key",),
-        ),
         Difference("lock-channel", DOCKER),
         Difference("memory-of-others", RUNSC),
         Difference(

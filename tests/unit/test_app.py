@@ -10,7 +10,7 @@ from runner.api import key_file
 from runner.api.config import ApiConfig
 from runner.api.keyring import Keyring
 from runner.api.keys import Key, hashed, new_secret
-from runner.app import check_exposure, check_isolation, settle_isolation
+from runner.app import _allowed, check_exposure, check_isolation, settle_isolation
 from runner.backends.base import BackendReport, Wall
 from runner.errors import ConfigurationError
 from runner.settings import Settings
@@ -73,3 +73,13 @@ def test_only_what_was_left_to_us_is_held_to_what_was_chosen_before(
 def test_a_check_notes_nothing(tmp_path: Path) -> None:
     check_isolation(settings_of(tmp_path), RUNSC)
     settle_isolation(settings_of(tmp_path), RUNC)
+
+
+def test_what_is_found_later_and_weaker_than_before_may_not_be_used(tmp_path: Path) -> None:
+    settings, keyring = settings_of(tmp_path), Keyring(ApiConfig(key="k" * 20))
+    assert _allowed(settings, RUNSC, keyring) is RUNSC
+    assert _allowed(settings, DOWN, keyring) is DOWN
+    refused = _allowed(settings, RUNC, keyring)
+    assert (refused.available, refused.runtime) == (False, "runc")
+    assert "before" in refused.detail
+    assert _allowed(settings, RUNSC, keyring) is RUNSC

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runner.agent import loader
 from runner.backends import leases, records, seccomp
-from runner.backends.base import WORKSPACE, BackendReport, agent_command, agent_environment
+from runner.backends.base import WORKSPACE, BackendReport, Permission, agent_command, agent_environment, as_it_is
 from runner.backends.bubblewrap import args, cgroup, leftover, mounts, probe
 from runner.backends.bubblewrap.cgroup import Group, Parents
 from runner.backends.bubblewrap.config import BubblewrapConfig
@@ -83,8 +83,11 @@ class BubblewrapBackend(WithoutSurvivors):
             self._parents = cgroup.find_parents()
         return self._parents
 
-    async def probe(self) -> BackendReport:
-        report, self._parents = await asyncio.to_thread(probe.probe, self._config, self._hidden, self.parents)
+    async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
+        report, parents = await asyncio.to_thread(probe.probe, self._config, self._hidden, self.parents)
+        report = allowed(report)
+        if report.available:
+            self._parents = parents
         return report
 
     async def create(self, spec: SandboxSpec) -> BubblewrapSandbox:

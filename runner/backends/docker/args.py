@@ -136,14 +136,15 @@ def _ulimits(engine: Engine, limits: SandboxLimits) -> list[tuple[str, int]]:
     flags = [
         ("core", 0),
         ("fsize", limits.workspace_bytes),
-        ("nofile", limits.nofile),
         ("memlock", 65536),
         ("msgqueue", 0),
         ("rtprio", 0),
         ("nice", 0),
     ]
-    # Elsewhere RLIMIT_NPROC would count the processes of all sandboxes of the host together: they share a uid.
-    return [*flags, ("nproc", limits.pids)] if engine.guest_root else flags
+    # Elsewhere sandboxes share a uid: RLIMIT_NPROC would count the processes of all of them together, and the agent
+    # needs more open files than its children get from it (agent/identity.py). It has as many as the daemon gives
+    # without a word, which are many: not every daemon may give more than it has.
+    return [*flags, ("nofile", limits.nofile), ("nproc", limits.pids)] if engine.guest_root else flags
 
 
 def _ulimit(name: str, value: int) -> Json:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 from urllib.parse import urlsplit
 
-from runner.backends.docker.door import ContainerGone, NameTaken, silent, unavailable
+from runner.backends.docker.door import RETRY_MS, ContainerGone, NameTaken, gone, silent, unavailable
 from runner.errors import BackendUnavailable
 
 STDERR_KEEP: Final = 4096
@@ -164,9 +164,10 @@ async def _attach(daemon: Mapping[str, str], container: str) -> Attached:
 def _refused(code: int, text: str) -> BackendUnavailable | ContainerGone:
     cause = f"attach: {code} {text}"[:500]
     if code == 404:
-        return ContainerGone("the sandbox is gone; send the request again", cause=cause)
+        return gone(cause)
     if code == 409:
-        return NameTaken("the sandbox cannot be attached to; send the request again", cause=cause)
+        detail = "the sandbox cannot be attached to; send the request again"
+        return NameTaken(detail, cause=cause, retry_after_ms=RETRY_MS)
     return unavailable("the Docker daemon could not do it; see the log", cause)
 
 

@@ -8,20 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from runner.agent import loader
-from runner.backends.base import SANDBOX_UID, WORKSPACE, BackendReport, agent_command
+from runner.backends.base import SANDBOX_UID, WORKSPACE, BackendReport, Permission, agent_command, as_it_is
 from runner.backends.child import started_or_undone
 from runner.backends.docker import labels
 from runner.backends.docker.args import Engine
 from runner.backends.docker.attach import attach
 from runner.backends.docker.config import DockerConfig
-from runner.backends.docker.door import ContainerGone, Door, ImageMissing, explained
+from runner.backends.docker.door import RETRY_MS, Door, ImageMissing, explained, gone, unavailable
 from runner.backends.docker.groups import Groups
 from runner.backends.docker.probe import Found, Probe
 from runner.backends.docker.removal import Removal
 from runner.backends.docker.sandbox import DockerSandbox
 from runner.backends.docker.starting import Starter
 from runner.errors import BackendUnavailable, FolioboxError, SandboxLost
-from runner.model import SandboxSpec
+from runner.model import SandboxLimits, SandboxSpec
 from runner.telemetry.logs import logger
 
 _START_S = 30.0
@@ -47,8 +47,11 @@ class DockerBackend:
         self._groups: Groups | None = None
         self._kept: set[str] = set()  # ids of survivors that were attached to
 
-    async def probe(self) -> BackendReport:
-        return self._take(await self._probe.run())
+    async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
+        """What is not there or not allowed is not used, and neither is what was used before: it has not been found."""
+        found = await self._probe.run()
+        report = allowed(found.report)
+        return self._take(found if report.available else Found(report))
 
     def _take(self, found: Found) -> BackendReport:
         self._found, self._engine, self._groups, self._unusable = found, found.engine, found.groups, None
@@ -59,9 +62,10 @@ class DockerBackend:
             await self._door.call("ping", limit_s=_PING_S)
         except FolioboxError as error:
             return explained(error)
+        self._removal.try_again()
         return ""
 
-    async def renewed(self) -> BackendReport | None:
+    async def renewed(self, allowed: Permission = as_it_is) -> BackendReport | None:
         """Where the image's name stands for another one. What cannot be used changes nothing, and is told once."""
         if self._found is None or self._found.engine is None:
             return None
@@ -76,10 +80,11 @@ class DockerBackend:
             self._unusable = None
             return None
         found = await self._probe.with_image(image, self._found.engine.runtime)
-        if found.engine is None:
-            self._tell_unusable(image, found.report.detail)
+        report = allowed(found.report)
+        if found.engine is None or not report.available:
+            self._tell_unusable(image, report.detail)
             return None
-        return self._take(replace(found, report=replace(found.report, detail=self._found.report.detail)))
+        return self._take(replace(found, report=replace(report, detail=self._found.report.detail)))
 
     def _tell_unusable(self, image: str, why: str) -> None:
         if self._unusable != image:
@@ -92,8 +97,9 @@ class DockerBackend:
     async def _create(self, spec: SandboxSpec) -> DockerSandbox:
         engine = self._engine
         if engine is None:
-            raise BackendUnavailable("no sandbox can be started: run `foliobox doctor` to see what is missing")
-        command = agent_command(self._config.agent_python, self._agent(engine))
+            advice = "no sandbox can be started: run `foliobox doctor` to see what is missing"
+            raise BackendUnavailable(advice, retry_after_ms=RETRY_MS)
+        command = agent_command(self._config.agent_python, self._agent(engine, spec.limits))
         try:
             started = await self._starter.start(engine, spec.sandbox_id, spec.limits, command)
         except ImageMissing:
@@ -110,15 +116,16 @@ class DockerBackend:
             await sandbox.destroy()
             if isinstance(error, OSError):
                 cause = f"{error} {sandbox.last_words}".strip()
-                raise BackendUnavailable("the agent of a sandbox did not start", cause=cause) from error
+                raise unavailable("the agent of a sandbox did not start; send the request again", cause) from error
             raise
         return sandbox
 
-    def _agent(self, engine: Engine) -> dict[str, object]:
+    def _agent(self, engine: Engine, limits: SandboxLimits) -> dict[str, object]:
         config: dict[str, object] = {
             "root": WORKSPACE,
             "python": self._config.python,
             "orphan_s": self._config.orphan_s,
+            "nofile": limits.nofile,
         }
         return config | ({"uid": SANDBOX_UID} if engine.guest_root else {})
 
@@ -126,7 +133,8 @@ class DockerBackend:
         """The image that its name stands for now: it was built anew, and the old one removed. Raises ImageMissing."""
         image: Mapping[str, Any] = await self._door.call("inspect_image", self._config.image)
         if image["Id"] == engine.image:
-            raise ImageMissing(f"the image {self._config.image} cannot be used: build it with `make images`")
+            advice = f"the image {self._config.image} cannot be used: build it with `make images`"
+            raise ImageMissing(advice, retry_after_ms=RETRY_MS)
         log.warning("the sandbox image is another one now", image=self._config.image)
         self._engine = Engine(str(image["Id"]), engine.runtime, engine.guest_root, engine.tcp_memory)
         return self._engine
@@ -134,17 +142,13 @@ class DockerBackend:
     # -- what an earlier start left --------------------------------------------------------------------------
 
     async def survivors(self) -> list[str]:
-        """Only those of the runtime that is used now: what was started behind a lower wall is not taken over."""
-        runtime = self._engine.runtime if self._engine is not None else ""
-        try:
-            found = await self._ours(running=True)
-        except FolioboxError as error:
-            log.warning("containers could not be listed", cause=error.cause)
-            return []
-        earlier = [labelled for _, labelled in found if self._is_leftover(labelled)]
-        return [
-            told[labels.SANDBOX] for told in earlier if told.get(labels.RUNTIME) == runtime and labels.SANDBOX in told
-        ]
+        """Only those of the runtime and the image that are used now: no lower wall, and no other programs."""
+        if self._engine is None:
+            raise BackendUnavailable("no sandbox can be looked for before one can be started", retry_after_ms=RETRY_MS)
+        runtime, content = self._engine.runtime, self._engine.content
+        earlier = [labelled for _, labelled in await self._ours(running=True) if self._is_leftover(labelled)]
+        used = [told for told in earlier if labels.goes_on(told, runtime, content)]
+        return [told[labels.SANDBOX] for told in used if labels.SANDBOX in told]
 
     async def attach(self, sandbox_id: str) -> DockerSandbox:
         found = await self._door.call("inspect_container", labels.container_name(sandbox_id))
@@ -155,7 +159,7 @@ class DockerBackend:
         except (KeyError, TypeError, ValueError) as error:
             raise SandboxLost("the sandbox is not one of this service", cause=repr(error)) from error
         if not runs or told.get(labels.DEPLOYMENT) != labels.deployment_id(self._config.data):
-            raise ContainerGone("the sandbox is gone; send the request again", cause=f"{sandbox_id} does not run")
+            raise gone(f"{sandbox_id} does not run")
         attached = await attach(self._config.daemon, container, self._config.timeout_s)
         counters = self._groups.counters(container) if self._groups is not None else None
         self._kept.add(sandbox_id)
@@ -182,6 +186,6 @@ class DockerBackend:
         try:
             mine = labels.deployment_id(self._config.data)
         except OSError as error:
-            raise BackendUnavailable("the data folder cannot be used", cause=repr(error)) from error
+            raise unavailable("the data folder cannot be used", repr(error)) from error
         listed = await self._door.call("containers", all=not running, filters={"label": f"{labels.DEPLOYMENT}={mine}"})
         return [(str(item["Id"]), dict(item.get("Labels") or {})) for item in listed]

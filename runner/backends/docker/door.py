@@ -14,12 +14,16 @@ from typing import Any, Final
 import docker
 from docker import errors
 from docker.utils import kwargs_from_env
+from requests.exceptions import Timeout
 
 from runner.errors import BackendUnavailable, FolioboxError, SandboxLost
 
 THREADS: Final = 8
 _MAX_WAITING: Final = 256
-_RETRY_MS: Final = 2000
+RETRY_MS: Final = 2000
+_ASK_S: Final = 3.0
+_ASKING: Final = ("ping", "info")  # what finds out whether a daemon answers again
+_PATIENT: Final = ("wait",)  # what may rightly take longer than somebody waits
 _SILENT: Final = "the Docker daemon does not answer in time; look at its log"
 _TELLING: Final = (
     ("Permission denied", "the Docker socket may not be used by this process: add its user to the socket's group"),
@@ -42,7 +46,11 @@ class NameTaken(BackendUnavailable):
 
 
 class Door:
-    """Calls of one daemon. ``call`` is the only way to it."""
+    """Calls of one daemon. ``call`` is the only way to it.
+
+    After a call that was not answered in time, the next ones ask first, together and briefly, whether the daemon
+    answers again: on one that hangs nobody waits out a deadline of their own.
+    """
 
     def __init__(self, daemon: Mapping[str, str], timeout_s: float) -> None:
         self._daemon, self._timeout_s = dict(daemon), timeout_s
@@ -50,6 +58,8 @@ class Door:
         self._opening = threading.Lock()
         self._client: Any = None
         self._waiting = 0
+        self._silent = False  # the last that was heard of it was nothing
+        self._asking: asyncio.Task[None] | None = None
 
     async def call(self, method: str, *args: object, limit_s: float | None = None, **options: object) -> Any:
         """What ``docker.APIClient.<method>`` gives.
@@ -57,6 +67,8 @@ class Door:
         Raises BackendUnavailable (also ImageMissing, NameTaken) and ContainerGone. A call whose deadline has passed
         may yet be done by the daemon.
         """
+        if self._silent and method not in _ASKING:
+            await self._ask()
         if self._waiting >= _MAX_WAITING:
             raise unavailable("too many calls wait for the Docker daemon", method)
         self._waiting += 1
@@ -65,9 +77,25 @@ class Door:
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._threads, self._do, method, args, options)
         except Exception as error:
+            if isinstance(error, TimeoutError | Timeout) and method not in _PATIENT:
+                self._silent = True
             raise translated(error, method) from error
         finally:
             self._waiting -= 1
+
+    async def _ask(self) -> None:
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ping())
+            self._asking.add_done_callback(self._asked)
+        await asyncio.shield(self._asking)
+
+    async def _ping(self) -> None:
+        await self.call("ping", limit_s=min(_ASK_S, self._timeout_s))
+
+    def _asked(self, asking: asyncio.Task[None]) -> None:
+        self._asking = None
+        if not asking.cancelled():
+            asking.exception()  # whoever waits raises it; they may all be gone
 
     def reopen(self) -> None:
         """Ask the daemon anew which version it speaks: it may be another one now."""
@@ -75,8 +103,15 @@ class Door:
             self._client = None
 
     def _do(self, method: str, args: tuple[object, ...], options: dict[str, object]) -> Any:
-        do: Callable[..., Any] = getattr(self._opened(), method)
-        return do(*args, **options)
+        try:
+            do: Callable[..., Any] = getattr(self._opened(), method)
+            given = do(*args, **options)
+        except Exception as error:
+            if _status(error) is not None:
+                self._silent = False
+            raise
+        self._silent = False  # also when it comes too late for whoever asked
+        return given
 
     def _opened(self) -> Any:
         """The client; made anew until the daemon has once said which version it speaks."""
@@ -97,11 +132,12 @@ def translated(error: BaseException, doing: str) -> FolioboxError:
     if isinstance(error, FolioboxError):
         return error
     if isinstance(error, errors.ImageNotFound) or (_status(error) == 404 and "no such image" in said.lower()):
-        return ImageMissing("the sandbox image is not there: run `make images`, or set SANDBOX_IMAGE", cause=cause)
+        advice = "the sandbox image is not there: run `make images`, or set SANDBOX_IMAGE"
+        return ImageMissing(advice, cause=cause, retry_after_ms=RETRY_MS)
     if _status(error) == 404:
-        return ContainerGone("the sandbox is gone; send the request again", cause=cause, retry_after_ms=_RETRY_MS)
+        return gone(cause)
     if _status(error) == 409:
-        return NameTaken("a container is in the way; send the request again", cause=cause, retry_after_ms=_RETRY_MS)
+        return NameTaken("a container is in the way; send the request again", cause=cause, retry_after_ms=RETRY_MS)
     if isinstance(error, errors.InvalidVersion):
         return BackendUnavailable(said, cause=cause)
     if isinstance(error, errors.TLSParameterError):
@@ -124,7 +160,12 @@ def explained(error: FolioboxError) -> str:
 
 def unavailable(detail: str, cause: str) -> BackendUnavailable:
     """The daemon is to blame, and may be well again soon."""
-    return BackendUnavailable(detail, cause=cause, retry_after_ms=_RETRY_MS)
+    return BackendUnavailable(detail, cause=cause, retry_after_ms=RETRY_MS)
+
+
+def gone(cause: str) -> ContainerGone:
+    """A sandbox has ended; there may be another."""
+    return ContainerGone("the sandbox is gone; send the request again", cause=cause, retry_after_ms=RETRY_MS)
 
 
 def _said(error: BaseException) -> str:

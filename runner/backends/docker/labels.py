@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +28,9 @@ def container_name(sandbox_id: str) -> str:
 def deployment_id(data: Path) -> str:
     """One for each data folder, made once. Raises OSError.
 
-    A copy of the folder is another deployment: it must not end the containers of the first. The copied file has
-    another inode; moving the folder within its file system changes nothing.
+    A copy of the folder is another deployment: it must not end the containers of the first. A copied folder has
+    another inode, also where its files are links to the first one's, and a snapshot of a file system has another
+    device; moving the folder within its file system changes nothing.
     """
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = data / _FILE
@@ -40,6 +42,10 @@ def deployment_id(data: Path) -> str:
                 os.link(part, path)
         finally:
             part.unlink()
-    with path.open() as file:
-        told, inode = file.read(64).strip(), os.fstat(file.fileno()).st_ino
-    return hashlib.sha256(f"{told} {inode}".encode()).hexdigest()[:32]
+    told, place = path.read_text()[:64].strip(), data.stat()
+    return hashlib.sha256(f"{told} {place.st_dev} {place.st_ino}".encode()).hexdigest()[:32]
+
+
+def goes_on(told: Mapping[str, str], runtime: str, content: str) -> bool:
+    """Whether a container is what would be started now: behind the same wall, with the same image in it."""
+    return bool(content) and (told.get(RUNTIME), told.get(IMAGE)) == (runtime, content)

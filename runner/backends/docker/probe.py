@@ -103,7 +103,7 @@ class Probe:
             return self._unavailable(info, f"a container of {runtime} has no {', '.join(missing)}", runtime)
         version, image_shown = str(info.get("ServerVersion", "")), shown(self._config.image, image)
         report = BackendReport("docker", True, isolation, image_shown, True, "", walls, runtime, version)
-        return Found(report, replace(engine, content=content_of(seen.facts)), seen.groups)
+        return Found(report, replace(engine, content=content_of(seen.facts) or image), seen.groups)
 
     def _unavailable(self, info: Mapping[str, Any], detail: str, runtime: str = "") -> Found:
         version = str(info.get("ServerVersion", ""))

@@ -14,6 +14,7 @@ from runner.errors import FolioboxError
 from runner.model import SandboxUsage
 
 _END_S = 3.0
+_KILLED = 128 + 9
 
 
 class DockerSandbox:
@@ -84,8 +85,10 @@ class DockerSandbox:
         with contextlib.suppress(FolioboxError, KeyError, TypeError):
             await self._door.call("wait", self.container, condition="not-running", timeout=_END_S, limit_s=_END_S)
             state = (await self._door.call("inspect_container", self.container, limit_s=_END_S))["State"]
-            kills = max(self._last.oom_kills or 0, 1) if state["OOMKilled"] else self._last.oom_kills
-            self._dead = SandboxUsage(oom_kills=kills)
+            before = self._last.oom_kills
+            # Once a process of it has been killed for memory the daemon says so for good: then the end has to look it.
+            by_memory = state["OOMKilled"] and (not before or state["ExitCode"] == _KILLED)
+            self._dead = SandboxUsage(oom_kills=(before or 0) + 1 if by_memory else before)
 
     async def reset_peak(self) -> None:
         if self._counters is not None:

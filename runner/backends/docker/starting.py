@@ -61,8 +61,10 @@ class Starter:
             made: dict[str, Any] = await self._door.call("create_container_from_config", body, name)
         except (NameTaken, ImageMissing):
             raise
-        except BaseException:
-            # The daemon may have made it without telling us; whatever else has that name is left alone.
-            await self._removal.remove(name, {key: told[key] for key in (labels.BOOT, labels.SANDBOX)})
+        except BaseException as error:
+            # The daemon may have made it without telling us, or may yet; whatever else has that name is left alone.
+            ours = {key: told[key] for key in (labels.BOOT, labels.SANDBOX)}
+            answered = getattr(error.__cause__, "response", None) is not None  # as requests has it
+            await self._removal.remove_named(name, ours, late=not answered)
             raise
         return made

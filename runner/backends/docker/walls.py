@@ -37,9 +37,10 @@ def isolation_of(facts: Mapping[str, Any], info: Mapping[str, Any]) -> Isolation
 def content_of(facts: Mapping[str, Any]) -> str:
     """The hash of what is in the image, as it says itself; empty when it does not."""
     try:
-        return str(json.loads(facts["image"])["hash"])
+        told = str(json.loads(facts["image"])["hash"])
     except (ValueError, KeyError, TypeError):
         return ""
+    return "" if told == "unknown" else told  # what an image is told that is built without it
 
 
 def walls_of(seen: Seen, info: Mapping[str, Any], isolation: Isolation, memory: int) -> tuple[Wall, ...]:
@@ -50,14 +51,20 @@ def walls_of(seen: Seen, info: Mapping[str, Any], isolation: Isolation, memory: 
     opened, network = facts["opened"], [name for name in facts["network"] if name != "lo"]
     return (
         _wall("namespaces", apart or (facts["first"] and not shared), "shared with the host", shared),
-        # A kernel of its own answers the calls that a filter would keep from the host's.
-        _wall("seccomp", apart or facts["seccomp"] == 2, "the daemon did not take the filter"),
+        _seccomp_wall(facts["seccomp"] == 2, apart),
         _wall("no-new-privileges", facts["no_new_privileges"] == 1 and not powers, "capabilities", powers),
         _wall("own-uid", facts["uid"] == [SANDBOX_UID] * 3, "code runs as", facts["uid"]),
         _wall("agent", seen.alive and not opened, "user code gets at", opened or ["its life"]),
         _wall("network", not network, "interfaces", network),
         _limits_wall(seen, info, memory),
     )
+
+
+def _seccomp_wall(loaded: bool, apart: bool) -> Wall:
+    """A kernel of its own answers the calls that a filter would keep from the host's."""
+    if apart and not loaded:
+        return Wall("seccomp", True, "by the runtime: it answers system calls itself, and no filter is loaded within")
+    return _wall("seccomp", loaded, "the daemon did not take the filter")
 
 
 def _limits_wall(seen: Seen, info: Mapping[str, Any], memory: int) -> Wall:

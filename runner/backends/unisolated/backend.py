@@ -9,7 +9,16 @@ from pathlib import Path
 
 from runner.agent import loader
 from runner.backends import leases, records, seccomp
-from runner.backends.base import WORKSPACE, BackendReport, Wall, agent_command, agent_environment, image_name
+from runner.backends.base import (
+    WORKSPACE,
+    BackendReport,
+    Permission,
+    Wall,
+    agent_command,
+    agent_environment,
+    as_it_is,
+    image_name,
+)
 from runner.backends.child import Child, ChildSandbox, WithoutSurvivors, started_or_undone
 from runner.backends.unisolated import args, folders, shim
 from runner.backends.unisolated.config import UnisolatedConfig
@@ -76,7 +85,7 @@ class UnisolatedBackend(WithoutSurvivors):
     def __init__(self, config: UnisolatedConfig) -> None:
         self._config = config
 
-    async def probe(self) -> BackendReport:
+    async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
         if self._config.proot is None:
             return self._unavailable("proot is not installed: install the package proot")
         if not (self._config.rootfs / "etc/foliobox/image.json").is_file():
@@ -92,7 +101,7 @@ class UnisolatedBackend(WithoutSurvivors):
         held = {OWN_UID} if self._config.privileged else set()
         walls = tuple(Wall(name, name in held, "" if name in held else NO_WALL) for name in WALLS)
         detail = "no isolation at all: for demos and tests on loopback only"
-        return BackendReport(self.name, True, "none", image_name(self._config.rootfs), True, detail, walls)
+        return allowed(BackendReport(self.name, True, "none", image_name(self._config.rootfs), True, detail, walls))
 
     def _unavailable(self, detail: str) -> BackendReport:
         return BackendReport(self.name, False, "none", detail=detail)

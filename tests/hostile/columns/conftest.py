@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import sandboxes
-from tests.support.columns import Column
+from tests.support.columns import CHOSEN, RUNC, Column
 from tests.support.engines import docker
 from tests.support.runner import Runner
 
@@ -18,8 +18,10 @@ PYTHON = "/opt/venv/bin/python"
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Controls that need an engine are no tests of bubblewrap, which has its own."""
-    return True if collection_path.name == "test_controls.py" and not sandboxes.on_engine() else None
+    """Controls that need an engine are no tests of bubblewrap, which has its own; only with runc is a uid shared."""
+    name = collection_path.name
+    elsewhere = name == "test_controls.py" and not sandboxes.on_engine()
+    return True if elsewhere or (name == "test_shared_uid.py" and os.environ.get(CHOSEN) != RUNC.name) else None
 
 
 @pytest.fixture

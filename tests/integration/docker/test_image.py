@@ -45,9 +45,10 @@ async def test_a_name_that_moves_is_followed(lab: Lab, images: tuple[str, str]) 
     told: list[BackendReport] = []
     pool = Pool(backend, SandboxLimits(), 1, READY_S, lambda: True)
 
-    async def changed(now: BackendReport) -> None:
+    async def changed(now: BackendReport) -> bool:
         told.append(now)
         pool.use(now.image)
+        return True
 
     watch = Watch(backend, report, changed)
     pool.use(report.image)

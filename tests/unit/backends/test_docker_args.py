@@ -62,6 +62,13 @@ def test_processes_are_counted_where_the_runtime_counts_them() -> None:
         assert [item["Hard"] for item in host["Ulimits"] if item["Name"] == "nproc"] == inner
 
 
+def test_only_what_shares_no_uid_is_limited_in_open_files_by_the_daemon() -> None:
+    """The agent needs more than user code, which the agent limits itself (tests/unit/agent/test_spawn.py)."""
+    for engine, limit in ((Engine("i", "runc"), []), (Engine("i", "runsc", guest_root=True), [LIMITS.nofile])):
+        given = body(engine)["HostConfig"]["Ulimits"]
+        assert [item["Hard"] for item in given if item["Name"] == "nofile"] == limit
+
+
 def test_the_filter_that_is_shipped_refuses_by_default() -> None:
     told = json.loads(profile())
     assert told["defaultAction"] == "SCMP_ACT_ERRNO"

@@ -9,7 +9,8 @@ import inspect
 import json
 import socket
 import ssl
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import docker
@@ -18,6 +19,7 @@ import pytest
 import requests.exceptions
 import urllib3.exceptions
 
+from runner.backends.docker import door as door_module
 from runner.backends.docker.door import ContainerGone, Door, ImageMissing, NameTaken, translated
 from runner.errors import BackendUnavailable, FolioboxError, SandboxLost
 
@@ -102,7 +104,12 @@ def test_a_daemon_that_does_not_answer_gets_fitting_advice(error: Exception, adv
     assert advice in translated(wrapped, "test").detail
 
 
-@pytest.mark.parametrize("error", [answer(500), answer(404, "No such container"), answer(409), ConnectionError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        answer(500), answer(404, "No such container"), answer(404, "No such image: x"), answer(409), ConnectionError(),
+    ],
+)  # fmt: skip
 def test_what_may_pass_says_when_to_come_again(error: Exception) -> None:
     assert translated(error, "test").fields["retry_after_ms"] > 0  # type: ignore[operator]
 
@@ -134,3 +141,66 @@ async def test_an_old_daemon_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(docker, "APIClient", lambda **_: Client())
     with pytest.raises(BackendUnavailable, match=r"20\.10"):
         await Door({}, 5).call("ping")
+
+
+class Hanging:
+    """A daemon's client that answers nothing until it is let go."""
+
+    api_version = "1.41"
+
+    def __init__(self) -> None:
+        self.go, self.asked = threading.Event(), list[str]()
+
+    def __getattr__(self, method: str) -> Callable[..., str]:
+        def answer(*_: object, **__: object) -> str:
+            self.asked.append(method)
+            self.go.wait(30)
+            return method
+
+        return answer
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+    made = Hanging()
+    monkeypatch.setattr(docker, "APIClient", lambda **_: made)
+    monkeypatch.setattr(door_module, "_ASK_S", 0.1)
+    yield made
+    made.go.set()
+
+
+async def test_of_a_daemon_that_hangs_only_the_first_waits_and_the_others_ask_it_together(hanging: Hanging) -> None:
+    door = Door({}, 30)
+    with pytest.raises(BackendUnavailable):
+        await door.call("create_container_from_config", limit_s=0.05)
+    async with asyncio.timeout(5):  # not the 30 s that each of them may take
+        refused = await asyncio.gather(*(door.call("start") for _ in range(20)), return_exceptions=True)
+    assert {type(one) for one in refused} == {BackendUnavailable}
+    assert all(isinstance(one, BackendUnavailable) and one.fields["retry_after_ms"] for one in refused)
+    assert hanging.asked == ["create_container_from_config", "ping"]
+    hanging.go.set()
+    assert await door.call("start") == "start"
+    assert await door.call("inspect_container") == "inspect_container"
+    assert hanging.asked.count("ping") <= 2  # it answers: nobody asks first any more
+
+
+async def test_waiting_for_an_end_in_vain_says_nothing_about_the_daemon(hanging: Hanging) -> None:
+    door = Door({}, 30)
+    with pytest.raises(BackendUnavailable):
+        await door.call("wait", limit_s=0.05)
+    hanging.go.set()
+    await door.call("start")
+    assert hanging.asked == ["wait", "start"]
+
+
+async def test_of_calls_that_are_given_up_nothing_is_left(hanging: Hanging) -> None:
+    door = Door({}, 30)
+    with pytest.raises(BackendUnavailable):
+        await door.call("start", limit_s=0.05)
+    call = asyncio.create_task(door.call("start"))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    hanging.go.set()
+    assert await door.call("start") == "start"

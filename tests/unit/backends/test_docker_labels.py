@@ -1,11 +1,19 @@
-"""A deployment has one lasting id, and a copy of its folder has another."""
+"""A deployment has one lasting id, a copy of its folder has another; and which of its containers are used on."""
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from runner.backends.docker.args import Engine, Identity
+from runner.backends.docker.backend import DockerBackend
+from runner.backends.docker.config import DockerConfig
+from runner.backends.docker.door import Door
 from runner.backends.docker.labels import container_name, deployment_id
 
 
@@ -14,12 +22,50 @@ def test_it_lasts(tmp_path: Path) -> None:
     assert deployment_id(tmp_path / "other") != deployment_id(tmp_path / "new" / "data")
 
 
-def test_a_copy_is_another_deployment_and_a_moved_one_is_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copy", [shutil.copy2, os.link], ids=["files", "links"])
+def test_a_copy_is_another_deployment_and_a_moved_one_is_not(tmp_path: Path, copy: Callable[..., object]) -> None:
     first = deployment_id(tmp_path / "data")
-    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    shutil.copytree(tmp_path / "data", tmp_path / "copy", copy_function=copy)
     assert deployment_id(tmp_path / "copy") != first
     (tmp_path / "data").rename(tmp_path / "moved")
     assert deployment_id(tmp_path / "moved") == first
+
+
+def test_a_snapshot_of_the_file_system_is_another_deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, stat = deployment_id(tmp_path), Path.stat
+
+    def elsewhere(path: Path, **options: Any) -> os.stat_result:
+        facts = list(stat(path, **options))
+        facts[2] += 1  # the device
+        return os.stat_result(facts)
+
+    monkeypatch.setattr(Path, "stat", elsewhere)
+    assert deployment_id(tmp_path) != first
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [("new", ["same"]), ("old", ["other-image"]), ("", []), ("unseen", [])]
+)
+async def test_a_survivor_of_another_image_or_runtime_is_not_used_on(
+    content: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {
+        "same": Engine("1", "runsc", content="new"),
+        "other-image": Engine("0", "runsc", content="old"),
+        "other-runtime": Engine("1", "runc", content="new"),
+        "untold": Engine("0", "runsc"),
+    }
+    listed = [
+        {"Id": name, "Labels": Identity("d", "before", name, 600.0).labels(engine)} for name, engine in made.items()
+    ]
+
+    async def call(*_: object, **__: object) -> Any:
+        return listed
+
+    monkeypatch.setattr(Door, "call", call)
+    backend = DockerBackend(DockerConfig(tmp_path))
+    backend._engine = Engine("1", "runsc", content=content)
+    assert await backend.survivors() == expected
 
 
 def test_names_and_labels() -> None:

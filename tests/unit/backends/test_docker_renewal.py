@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,50 @@ async def test_before_anything_works_there_is_no_news(daemon: Daemon, tmp_path: 
 def test_an_image_is_shown_by_its_name_and_what_that_stands_for() -> None:
     assert shown("sandbox:1", OLD) == "sandbox:1@111111111111"
     assert shown(f"sandbox@{OLD}", NEW) == f"sandbox@{OLD}"  # a name for one content
+
+
+def refused(report: BackendReport) -> BackendReport:
+    """Nothing may be used any more."""
+    return replace(report, available=False, detail="weaker than before")
+
+
+async def test_an_image_that_is_not_allowed_is_not_used(daemon: Daemon, backend: DockerBackend) -> None:
+    daemon.tagged = NEW
+    assert await backend.renewed(refused) is None
+    assert (used(backend).image, daemon.told) == (OLD, ["weaker than before"])
+
+
+async def test_nothing_is_started_of_what_a_probe_found_and_may_not_use(daemon: Daemon, backend: DockerBackend) -> None:
+    report = await backend.probe(refused)
+    assert (report.available, report.detail) == (False, "weaker than before")
+    with pytest.raises(BackendUnavailable) as caught:
+        await backend.create(SandboxSpec("s", SandboxLimits()))
+    assert caught.value.fields["retry_after_ms"]
+    assert (await backend.probe()).available
+    assert used(backend).runtime == "runc"
+
+
+async def test_while_a_probe_goes_on_the_runtime_that_was_allowed_is_used(
+    daemon: Daemon, backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.tagged = NEW
+    before, seen = used(backend), list[Engine]()
+    try_ = daemon.try_
+
+    async def watched(*args: Any) -> Found:
+        seen.append(used(backend))
+        return await try_(*args)
+
+    monkeypatch.setattr(daemon, "try_", watched)
+    assert (await backend.probe()).runtime == "runsc"
+    assert seen == [before]
+    assert used(backend) == Engine(NEW, "runsc", content="222")
+
+
+async def test_what_cannot_be_listed_is_not_taken_for_dead(daemon: Daemon, backend: DockerBackend) -> None:
+    async def silent(*_: object, **__: object) -> Any:
+        raise BackendUnavailable("the daemon does not answer")
+
+    daemon.call = silent  # type: ignore[method-assign]
+    with pytest.raises(BackendUnavailable):
+        await backend.survivors()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runner.backends import registry
-from runner.backends.base import BackendReport, Sandbox, Wall
+from runner.backends.base import BackendReport, Permission, Sandbox, Wall, as_it_is
 from runner.backends.bubblewrap.backend import BubblewrapBackend
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.backends.docker.backend import DockerBackend
@@ -22,11 +24,13 @@ class Fake:
     """A backend that reports what it is told to."""
 
     def __init__(self, report: BackendReport) -> None:
-        self.name, self._report, self.probed = report.name, report, False
+        self.name, self.report, self.probed = report.name, report, False
+        self.meanwhile: Callable[[], None] = lambda: None
 
-    async def probe(self) -> BackendReport:
+    async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
         self.probed = True
-        return self._report
+        self.meanwhile()
+        return allowed(self.report)
 
     async def create(self, spec: SandboxSpec) -> Sandbox:
         raise NotImplementedError(self.name)
@@ -34,8 +38,8 @@ class Fake:
     async def trouble(self) -> str:
         return f"{self.name} is tired"
 
-    async def renewed(self) -> BackendReport | None:
-        return self._report
+    async def renewed(self, allowed: Permission = as_it_is) -> BackendReport | None:
+        return allowed(self.report)
 
     async def survivors(self) -> list[str]:
         return [self.name]
@@ -112,3 +116,27 @@ def test_names(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="choose one of"):
         registry.create("podman", docker, jails, True)
     assert BACKENDS == registry.NAMES
+
+
+async def test_what_is_used_changes_only_to_what_is_allowed() -> None:
+    """Neither while a probe goes on nor after one that found only what may not be used."""
+    engine = Fake(BackendReport("docker", True, "separate-kernel"))
+    jails = Fake(BackendReport("bubblewrap", True, "shared-kernel"))
+    chosen = registry.Automatic(engine, jails, Fake(BackendReport("unisolated", True)), allow_unisolated=False)
+    assert (await chosen.probe()).name == "docker"
+    meanwhile = []
+    jails.meanwhile = engine.meanwhile = lambda: meanwhile.append(chosen.name)
+    engine.report = replace(engine.report, available=False, detail="no daemon")
+    report = await chosen.probe(lambda found: replace(found, available=False, detail="weaker than before"))
+    assert (report.available, chosen.name, meanwhile) == (False, "docker", ["docker", "docker"])
+    assert "weaker than before" in report.detail
+    assert (await chosen.probe()).name == chosen.name == "bubblewrap"
+    assert chosen.passed_over == "docker: no daemon"
+
+
+async def test_what_is_not_allowed_is_passed_over_for_what_is() -> None:
+    chosen, _ = automatic(True, True, False, docker=True)
+    report = await chosen.probe(
+        lambda found: replace(found, available=False, detail="refused") if found.name == "docker" else found
+    )
+    assert (report.name, report.available, chosen.passed_over) == ("bubblewrap", True, "docker: refused")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runner.backends.base import BackendReport, Sandbox
+from runner.backends.base import BackendReport, Permission, Sandbox, as_it_is
 from runner.backends.watch import RENEWAL_EVERY, Watch
 from runner.model import SandboxSpec
 
@@ -25,11 +25,11 @@ class Engine:
     async def trouble(self) -> str:
         return self.trouble_now
 
-    async def probe(self) -> BackendReport:
+    async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
         self.probes += 1
-        return self.report
+        return allowed(self.report)
 
-    async def renewed(self) -> BackendReport | None:
+    async def renewed(self, allowed: Permission = as_it_is) -> BackendReport | None:
         self.asked += 1
         news, self.news = self.news, None
         return news
@@ -47,13 +47,23 @@ class Engine:
         return 0
 
 
-def watched(report: BackendReport) -> tuple[Watch, Engine, list[BackendReport]]:
-    engine, told = Engine(), list[BackendReport]()
+def watched(
+    report: BackendReport, allowed: Permission = as_it_is, answers: tuple[bool, ...] = ()
+) -> tuple[Watch, Engine, list[BackendReport]]:
+    """``answers``: whether what was told could be done, each time; after them always."""
+    engine, told, left = Engine(), list[BackendReport](), iter(answers)
 
-    async def changed(now: BackendReport) -> None:
+    async def changed(now: BackendReport) -> bool:
         told.append(now)
+        return next(left, True)
 
-    return Watch(engine, report, changed), engine, told
+    return Watch(engine, report, changed, allowed), engine, told
+
+
+def no_less(report: BackendReport) -> BackendReport:
+    """Only a kernel of its own will do."""
+    weaker = report.available and report.isolation != "separate-kernel"
+    return replace(report, available=False, detail="weaker than before") if weaker else report
 
 
 async def test_while_all_is_well_nothing_is_told_or_probed() -> None:
@@ -79,7 +89,7 @@ async def test_what_comes_back_is_probed_before_it_counts() -> None:
     engine.trouble_now = "silent"
     await watch.look()
     assert (told, engine.probes) == ([], 0)
-    engine.trouble_now, engine.report = "", BAD
+    engine.trouble_now, engine.report = "", BAD  # as it is known already
     await watch.look()
     assert (told, engine.probes) == ([], 1)
     engine.report = GOOD
@@ -110,3 +120,27 @@ async def test_an_engine_in_trouble_is_not_asked_for_its_image() -> None:
     for _ in range(2 * RENEWAL_EVERY):
         await watch.look()
     assert engine.asked == 0
+
+
+async def test_what_is_not_allowed_is_told_as_unavailable_and_tried_on_until_it_is() -> None:
+    watch, engine, told = watched(BAD, no_less)
+    for _ in range(3):
+        await watch.look()
+    assert [(one.available, one.detail) for one in told] == [(False, "weaker than before")]  # told once
+    assert engine.probes == 3
+    engine.report = strong = replace(GOOD, isolation="separate-kernel", runtime="runsc")
+    await watch.look()
+    assert (told[1:], engine.probes) == ([strong], 4)
+
+
+async def test_what_could_not_be_done_is_told_again_when_all_is_well() -> None:
+    watch, engine, told = watched(BAD, answers=(False, False))
+    await watch.look()
+    assert told == [GOOD]
+    engine.trouble_now = "busy"
+    await watch.look()
+    assert told == [GOOD]
+    engine.trouble_now = ""
+    for _ in range(3):
+        await watch.look()
+    assert (told, engine.probes) == ([GOOD] * 3, 1)

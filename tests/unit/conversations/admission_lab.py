@@ -41,6 +41,8 @@ class Sandboxes:
         self.go = asyncio.Event()
         self.go.set()
         self.fail: Exception | None = None
+        self.held: Exception | None = None
+        self.deadlines: list[float | None] = []
         self.own: list[SandboxLimits | None] = []
 
     @property
@@ -54,6 +56,11 @@ class Sandboxes:
     def wake(self) -> None:
         """Spares are the test's business."""
 
+    def check(self) -> None:
+        """Something may be started, unless the test says otherwise."""
+        if self.held is not None:
+            raise self.held
+
     def add_spare(self) -> Client:
         """A spare that is ready."""
         self.live += 1
@@ -63,8 +70,9 @@ class Sandboxes:
     def pop(self) -> Client | None:
         return self.spares.pop(0) if self.spares else None
 
-    async def create(self, limits: SandboxLimits | None = None) -> Client:
+    async def create(self, limits: SandboxLimits | None = None, deadline: float | None = None) -> Client:
         self.own.append(limits)
+        self.deadlines.append(deadline)
         self.starts += 1
         await self.go.wait()
         if self.fail is not None:

@@ -22,7 +22,7 @@ from runner.conversations.config import ConversationsConfig
 from runner.conversations.conversation import Conversation
 from runner.conversations.runs import Running
 from runner.conversations.service import ConversationService
-from runner.errors import SandboxLost
+from runner.errors import BackendUnavailable, SandboxLost
 from runner.limits.config import LimitsConfig
 from runner.model import RunRequest, SandboxLimits, SandboxSpec, SandboxUsage
 from runner.workspace.base import Store
@@ -124,7 +124,7 @@ class Engine:
         self.folder = folder
         self.boxes: dict[str, Box] = {}
         self.attached: dict[str, Attachment] = {}
-        self.hangs = False
+        self.hangs = self.fails = False
 
     async def create(self, spec: SandboxSpec) -> Attachment:
         """Start an agent."""
@@ -137,6 +137,8 @@ class Engine:
         """Those that run."""
         if self.hangs:
             await asyncio.Event().wait()
+        if self.fails:
+            raise BackendUnavailable("the engine does not answer")
         return [name for name, box in self.boxes.items() if box.running]
 
     async def attach(self, sandbox_id: str) -> Attachment:

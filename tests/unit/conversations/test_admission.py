@@ -12,6 +12,7 @@ from runner.errors import BackendUnavailable, CapacityReached, HostPressure, Que
 from runner.limits.config import Floors, QueueLimits
 from runner.limits.pressure import AT_REST_BYTES, Disk, Host, Pressure
 from runner.model import SandboxLimits
+from runner.telemetry import metrics
 from tests.unit.conversations.admission_lab import Lab, Talk, start
 
 SMALL = replace(SandboxLimits(), memory_bytes=256 << 20)
@@ -331,3 +332,33 @@ async def test_starts_under_way_count_as_if_they_had_taken_their_memory() -> Non
     lab.box.go.set()
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(one) for one in found] == [Talk, Talk, HostPressure, HostPressure]
+
+
+async def test_spares_given_and_sandboxes_started_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has limits of its own no spare would do for."""
+    told: list[bool] = []
+    monkeypatch.setattr(metrics, "pool", lambda *, hit: told.append(hit))
+    lab = Lab(cap=4)
+    lab.box.add_spare()
+    await lab.talk("a").ask()
+    await lab.talk("b").ask()
+    await lab.talk("c").ask()
+    await lab.talk("d").ask(own=SMALL)
+    assert told == [True, False, False]
+
+
+async def test_a_start_is_waited_for_as_long_as_the_request_may_wait() -> None:
+    lab = Lab()
+    asked = time.monotonic()
+    await lab.talk("a").ask(wait_s=7.0)
+    (deadline,) = lab.box.deadlines
+    assert deadline is not None
+    assert 7.0 <= deadline - asked < 12.0
+
+
+async def test_while_nothing_may_be_started_nobody_waits() -> None:
+    lab = Lab()
+    lab.box.held = BackendUnavailable("the engine has stopped", retry_after_ms=1)
+    with pytest.raises(BackendUnavailable):
+        await lab.talk("a").ask()
+    assert (lab.box.starts, lab.admission.waiting) == (0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +22,16 @@ from runner.workspace.config import WorkspaceConfig
 from runner.workspace.owners import Owners
 from runner.workspace.registry import open_store
 from runner.workspace.workspaces import Workspaces
+from tests.unit.conversations.pool_lab import until
 
 T = "default"
 
 
 class NoBackend:
     """Starts nothing."""
+
+    async def survivors(self) -> list[str]:
+        return []
 
     async def sweep(self) -> int:
         return 0
@@ -192,5 +197,29 @@ async def test_another_image_is_shown_and_told_to_the_pool(
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(service._pool, "use", told.append)
-    await service.renew(replace(service.report, image="name@2"))
-    assert (told, service.report.image) == (["name@2"], "name@2")
+    monkeypatch.setattr(service._pool, "start", lambda: None)
+    weaker = replace(service.report, available=True, image="name@2", runtime="runc")
+    for report in (weaker, replace(weaker, runtime="runsc"), replace(weaker, runtime="runsc", image="name@3")):
+        assert await service.renew(report)
+        assert service.report == report
+    assert len(set(told)) == 3  # spares of another image are replaced, and so are those behind another wall
+
+
+async def test_while_nothing_can_be_started_spares_are_kept_and_who_waits_is_sent_away(
+    service: ConversationService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(service._pool, "use", told.append)
+    conversation, _ = await service.ensure(T, "c")
+    monkeypatch.setattr(service._pool, "check", lambda: None)
+    monkeypatch.setattr(service.admission, "_max_live", 0)
+    waiting = asyncio.create_task(service.admission.acquire(conversation, time.monotonic() + 60))
+    await until(lambda: service.admission.queued)
+    monkeypatch.undo()
+    assert await service.renew(replace(service.report, image="as configured", detail="the engine has stopped"))
+    with pytest.raises(BackendUnavailable, match="has stopped") as caught:
+        await waiting
+    assert caught.value.fields["retry_after_ms"]
+    with pytest.raises(BackendUnavailable, match="has stopped"):
+        await service.admission.acquire(conversation, time.monotonic() + 60)
+    assert told == []

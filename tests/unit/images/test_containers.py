@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -98,11 +99,29 @@ def test_an_image_of_another_build_of_the_tree_does_not_count(tmp_path: Path) ->
 
 def test_downloads_take_over_mirrors_and_proxies_but_no_places_on_disk() -> None:
     host = {"https_proxy": "http://p.test:3", "SECRET": "x", "PIP_INDEX_URL": "https://one.test/simple"}
-    found = recipe.download_arguments(host, {"extra-index-url": "file:///opt/simple https://two.test/simple"})
-    assert found == [
-        "--build-arg", "https_proxy=http://p.test:3", "--build-arg", "PIP_INDEX_URL=https://one.test/simple",
-        "--build-arg", "PIP_EXTRA_INDEX_URL=https://two.test/simple",
-    ]  # fmt: skip
+    found = recipe.downloads(host, {"extra-index-url": "file:///opt/simple https://two.test/simple"})
+    assert found == {
+        "https_proxy": "http://p.test:3", "PIP_INDEX_URL": "https://one.test/simple",
+        "PIP_EXTRA_INDEX_URL": "https://two.test/simple",
+    }  # fmt: skip
+
+
+def test_a_password_of_a_mirror_is_in_no_list_of_processes(
+    play: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(play, f'[ "$1" != build ] || env > {tmp_path}/environment', "echo 0123")
+    address = "https://me:secret@one.test/simple"
+    monkeypatch.setattr(builder, "pip_config", lambda: {"index-url": address})
+    monkeypatch.setenv("https_proxy", "http://me:secret@p.test:3")
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.setattr(recipe, "build_ca", lambda _: contextlib.nullcontext())
+    recipe.build(plan(tmp_path), "Dockerfile.runner", "base", ["name"], [])
+    called = (tmp_path / "docker.log").read_text()
+    assert "--build-arg PIP_INDEX_URL --" in called
+    assert "--build-arg https_proxy --" in called
+    assert "secret" not in called
+    environment = (tmp_path / "environment").read_text().splitlines()
+    assert {f"PIP_INDEX_URL={address}", "https_proxy=http://me:secret@p.test:3"} <= set(environment)
 
 
 def test_the_hosts_authorities_are_in_the_context_only_while_it_builds(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import http.server
-import os
 import re
 import shutil
 import subprocess
@@ -55,11 +54,22 @@ def test_names_are_those_of_the_images_and_of_the_settings(compose: dict[str, An
     runner, image = compose["services"]["runner"], compose["services"]["sandbox-image"]
     version = f"${{FOLIOBOX_VERSION:-{__version__}}}"
     assert runner["image"] == f"{service.NAME}:{version}"
-    assert image["image"] == runner["environment"]["SANDBOX_IMAGE"] == f"{sandbox.NAME}:{version}"
-    assert set(runner["environment"]) <= known_names()
+    assert image["image"] == f"{sandbox.NAME}:{version}"
+    assert runner["environment"]["SANDBOX_IMAGE"] == f"${{SANDBOX_IMAGE:-{image['image']}}}"
+    assert set(runner["environment"]) <= known_names() | {"DOCKER_HOST"}
+    assert image["build"]["args"]["IMAGE_HASH"].startswith("${FOLIOBOX_IMAGE_HASH:-")
     assert (image["profiles"], image["network_mode"]) == (["build"], "none")
     for built in (runner, image):
         assert (ROOT / built["build"]["dockerfile"]).is_file()
+
+
+def test_settings_of_the_file_reach_the_runner_but_for_what_the_container_decides(compose: dict[str, Any]) -> None:
+    runner = compose["services"]["runner"]
+    assert runner["env_file"] == ".env"
+    decided = {name: value for name, value in runner["environment"].items() if "${" not in value}
+    baked = dict(re.findall(r"(SANDBOX_[A-Z_]+)=([^ \\\n]+)", (ROOT / "Dockerfile.runner").read_text()))
+    assert decided == baked | {"DOCKER_HOST": "unix:///var/run/docker.sock"}
+    assert decided["SANDBOX_DATA_DIR"] == runner["volumes"][0].partition(":")[2]
 
 
 def test_the_network_for_egress_has_no_way_out_and_the_runner_is_not_in_it(compose: dict[str, Any]) -> None:
@@ -67,13 +77,15 @@ def test_the_network_for_egress_has_no_way_out_and_the_runner_is_not_in_it(compo
     assert compose["services"]["runner"]["networks"] == ["front"]
 
 
-def test_compose_itself_takes_the_file() -> None:
+def test_compose_itself_takes_the_file(tmp_path: Path) -> None:
     """Where the plug-in is not there, the tests above have read the file already."""
     plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False) if docker() else None
     if plugin is None or plugin.returncode != 0:
         return
-    command = ["docker", "compose", "--file", str(ROOT / "compose.yaml"), "--profile", "build", "config", "--quiet"]
-    done = subprocess.run(command, env={**os.environ, **NEEDED}, capture_output=True, text=True, check=False)
+    shutil.copy(ROOT / "compose.yaml", tmp_path)
+    (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in NEEDED.items()))
+    command = ["docker", "compose", "--file", str(tmp_path / "compose.yaml"), "--profile", "build", "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -67,6 +67,15 @@ def test_both_ways_to_the_sandbox_image_start_it_alike() -> None:
     assert [line for line in lines if line.startswith(f"LABEL {sandbox.CONTENT}=")]
 
 
+def test_a_checkout_that_only_its_owner_reads_makes_a_service_that_others_can() -> None:
+    lines = instructions("Dockerfile.runner")
+    opened = [at for at, line in enumerate(lines) if line.endswith("&& chmod -R go+rX /opt/foliobox")]
+    copies = [at for at, line in enumerate(lines) if line.startswith("COPY")]
+    assert [lines[at].split()[1:] for at in copies if at > opened[0]] == [
+        ["--from=built", "/opt/foliobox", "/opt/foliobox"]
+    ]
+
+
 def test_the_runner_runs_as_nobody_special_and_tells_its_health() -> None:
     lines = last_stage("Dockerfile.runner")
     assert "USER 10000:10000" in lines

@@ -51,6 +51,16 @@ def test_runs_and_errors_are_counted() -> None:
     assert after["foliobox_run_seconds_sum",] == before["foliobox_run_seconds_sum",] + 1.5
 
 
+@pytest.mark.parametrize(("hit", "name"), [(True, "foliobox_pool_hits_total"), (False, "foliobox_pool_misses_total")])
+def test_what_the_pool_could_and_could_not_give_is_counted_apart(hit: bool, name: str) -> None:
+    before = samples()
+    metrics.pool(hit=hit)
+    after = samples()
+    changed = {place for place in after if place[0].startswith("foliobox_pool_") and after[place] != before[place]}
+    assert changed == {(name,)}
+    assert after[name,] == before[name,] + 1
+
+
 def test_nothing_else_is_shown_than_is_documented() -> None:
     assert {name[0].split("_")[0] for name in samples()} == {"foliobox", "process"}
     assert not any(name[0].endswith("_created") for name in samples())

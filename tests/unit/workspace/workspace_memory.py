@@ -92,9 +92,7 @@ class MemoryStore:
             raise KeyExists("there already", cause=key)
         self.objects_now[key] = data
 
-    async def create_in_order(
-        self, items: Sequence[tuple[str, bytes]], then: tuple[str, bytes] | None = None
-    ) -> bool:
+    async def create_in_order(self, items: Sequence[tuple[str, bytes]], then: tuple[str, bytes] | None = None) -> bool:
         for key, data in items[:-1]:
             with suppress(KeyExists):
                 await self.create(key, data)
