@@ -15,7 +15,8 @@ import pytest
 from runner.backends.unisolated.folders import PREFIX
 from tests.support.runner import Chat, Runner, running
 
-REFUSING = {"SANDBOX_BACKEND": "auto", "SANDBOX_BWRAP": "/bin/false", "SANDBOX_POOL_SIZE": "0"}
+AUTO = {"SANDBOX_BACKEND": "auto", "SANDBOX_POOL_SIZE": "0", "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+REFUSING = {**AUTO, "SANDBOX_BWRAP": "/bin/false"}
 needs_proot = pytest.mark.skipif(shutil.which("proot") is None, reason="needs proot: apt-get install proot")
 
 
@@ -32,9 +33,7 @@ def test_auto_does_not_give_up_isolation_by_itself(tmp_path: Path) -> None:
 
 
 def test_the_switch_changes_nothing_where_namespaces_work(tmp_path: Path) -> None:
-    with running(
-        tmp_path / "data", SANDBOX_BACKEND="auto", SANDBOX_POOL_SIZE="0", SANDBOX_ALLOW_UNISOLATED="1"
-    ) as runner:
+    with running(tmp_path / "data", **AUTO, SANDBOX_ALLOW_UNISOLATED="1") as runner:
         told = health(runner)
         if not told["ok"] or told["backend"] == "unisolated":
             pytest.skip(f"bubblewrap cannot start a sandbox here: {told['detail']}")
