@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from runner.backends.base import HOSTNAME, SANDBOX_UID, WORKSPACE
 from runner.model import SandboxLimits
 
-OUTSIDE = 4  # processes of a sandbox's group that its own limit does not count, and some to spare
+OUTSIDE = 1  # processes of a sandbox that are not in its namespaces: they count for the control group and its uid
 
 
 def options(
