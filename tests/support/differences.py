@@ -32,6 +32,7 @@ DIFFERENCES: dict[str, Difference] = {
     for made in (
         Difference("agent-facts", RUNSC),
         Difference("device-folder", DOCKER),
+        Difference("device-nodes", RUNSC),
         Difference("lock-channel", DOCKER),
         Difference("memory-of-others", RUNSC),
         Difference(
