@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +53,19 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def content(writer: Writer, key: str) -> bytes:
     """What lies under a key."""
     return Path(writer.disk.path(key)).read_bytes()
+
+
+def fail_once(patch: pytest.MonkeyPatch, target: Any, step: str, nth: int, number: int) -> None:
+    """Let the ``nth`` call of a step fail with an error number, and no other."""
+    real: Callable[..., Any] = getattr(target, step)
+    calls = itertools.count(1)
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == nth:
+            raise OSError(number, os.strerror(number))
+        return real(*arguments, **options)
+
+    patch.setattr(target, step, failing)
 
 
 async def outcomes(*work: Any) -> list[BaseException | None]:
@@ -109,17 +123,7 @@ async def test_nothing_has_a_name_before_what_comes_before_it(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, step: str, nth: int, there: int
 ) -> None:
     await writer.create(("t/a/0", b""), ("t/v/0", b""))
-    real: Callable[..., Any] = getattr(os, step)
-    count = 0
-
-    def failing(*arguments: Any, **options: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count == nth:
-            raise OSError(errno.EIO, "Input/output error")
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(os, step, failing)
+    fail_once(monkeypatch, os, step, nth, errno.EIO)
     found = await outcomes(writer.create(("t/a/1", b"1"), ("t/v/1", b"2")))
     assert [type(one) for one in found] == [StoreFailed]
     assert [Path(writer.disk.path(key)).exists() for key in ("t/a/1", "t/v/1")] == [bool(there), False]
@@ -142,17 +146,7 @@ async def test_a_step_that_fails_costs_its_own_object_only(
 ) -> None:
     await writer.create(("t/a/0", b""))
     target: Any = disk_writer if step == "write_all" else os
-    real: Callable[..., Any] = getattr(target, step)
-    count = 0
-
-    def failing(*arguments: Any, **options: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count == 1:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(target, step, failing)
+    fail_once(monkeypatch, target, step, 1, errno.ENOSPC)
     found = await outcomes(*(writer.create((f"t/a/{n}", b"%d" % n)) for n in range(1, 4)))
     assert [type(one) for one in found].count(StoreFull) == 1
     for number, one in enumerate(found, 1):
@@ -208,17 +202,7 @@ async def test_what_follows_and_fails_is_only_not_made(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, step: str, nth: int
 ) -> None:
     await writer.create(("t/v/0", b""), then=("t/x/0", b""))
-    real: Callable[..., Any] = getattr(os, step)
-    count = 0
-
-    def failing(*arguments: Any, **options: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count == nth:
-            raise OSError(errno.EIO, "Input/output error")
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(os, step, failing)
+    fail_once(monkeypatch, os, step, nth, errno.EIO)
     assert not await writer.create(("t/v/1", b"1"), then=("t/x/1", b"2"))
     assert content(writer, "t/v/1") == b"1"
     assert os.listdir(writer.disk.staging) == []
