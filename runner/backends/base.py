@@ -7,6 +7,7 @@ backend has nothing to do with Python, IPython or workspaces.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from asyncio import StreamReader, StreamWriter
@@ -152,6 +153,16 @@ class Backend(Protocol):
     async def sweep(self) -> int:
         """End what dead runners of this deployment left, but what was attached to; gives how many sandboxes."""
         ...
+
+
+async def hand_over(writer: StreamWriter, data: bytes, limit_s: float) -> None:
+    """Write to an agent and see it taken. Raises OSError when it ends first or takes too long."""
+    writer.transport.set_write_buffer_limits(0)
+    writer.write(data)
+    try:
+        await asyncio.wait_for(writer.drain(), limit_s)
+    except TimeoutError:
+        raise OSError(f"the agent did not start within {limit_s:.0f} s") from None
 
 
 def image_name(rootfs: Path) -> str:

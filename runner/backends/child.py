@@ -16,7 +16,7 @@ from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from runner.backends.base import Permission, as_it_is
+from runner.backends.base import Permission, as_it_is, hand_over
 from runner.errors import BackendUnavailable, SandboxLost
 
 S = TypeVar("S", bound="Destroyable")
@@ -98,12 +98,7 @@ class Child:
 
     async def hand_over(self, data: bytes, limit_s: float) -> None:
         """Write and see it taken. Raises OSError when the child ends first or takes too long."""
-        self.writer.transport.set_write_buffer_limits(0)
-        self.writer.write(data)
-        try:
-            await asyncio.wait_for(self.writer.drain(), limit_s)
-        except TimeoutError:
-            raise OSError(f"the agent did not start within {limit_s:.0f} s") from None
+        await hand_over(self.writer, data, limit_s)
 
     async def close(self) -> None:
         """Hear the last words, then close the pipes; call after the end of everything that holds them."""

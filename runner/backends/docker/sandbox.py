@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from asyncio import StreamReader, StreamWriter
 
+from runner.backends.base import hand_over
 from runner.backends.counters import Counters
 from runner.backends.docker.attach import Attached
 from runner.backends.docker.door import Door
@@ -61,12 +62,7 @@ class DockerSandbox:
 
     async def hand_over(self, data: bytes, limit_s: float) -> None:
         """Write and see it taken. Raises OSError."""
-        self.writer.transport.set_write_buffer_limits(0)
-        self.writer.write(data)
-        try:
-            await asyncio.wait_for(self.writer.drain(), limit_s)
-        except TimeoutError:
-            raise OSError(f"the agent did not start within {limit_s:.0f} s") from None
+        await hand_over(self.writer, data, limit_s)
 
     async def usage(self) -> SandboxUsage:
         if self._dead is None and self._attached.ended:
