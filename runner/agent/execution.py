@@ -207,13 +207,17 @@ class Execution:
         if run.began is None:
             self._finish(run, {})
             return
-        if reason == "timeout" and len(system.others(self._interpreters.pids())) > _CROWD:
+        if reason == "timeout" and self._crowded():
             self._kill(run)
             return
         if first:
             self._signal(run)
             run.timers.append(self._loop.later(_SECOND_SIGNAL_S, lambda: self._signal(run)))
         run.timers.append(self._loop.later(kill_after_s, lambda: self._kill(run)))
+
+    def _crowded(self) -> bool:
+        """Many processes, dead ones among them: of a bomb whose parents end at once, few live at any moment."""
+        return len(system.others(self._interpreters.pids(), dead=True)) > _CROWD
 
     def _signal(self, run: Run) -> None:
         """SIGINT for the run's process group, stopped or not; an interpreter obeys only if the run is its own."""

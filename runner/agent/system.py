@@ -57,8 +57,8 @@ def read_small(path: str, size: int = 4096) -> bytes:
         os.close(fd)
 
 
-def processes() -> dict[int, int]:
-    """All living processes this one can see, as pid → parent pid.
+def processes(*, dead: bool = False) -> dict[int, int]:
+    """All living processes this one can see, and the dead not waited for if wanted, as pid → parent pid.
 
     A zombie whose other threads go on is alive: its first thread has ended, and nothing else has.
     """
@@ -69,7 +69,7 @@ def processes() -> dict[int, int]:
                 fields = read_small(f"/proc/{name}/stat").rpartition(b")")[2].split()
             except OSError:
                 continue
-            if fields[0] == b"X" or (fields[0] == b"Z" and int(fields[17]) <= 1):
+            if not dead and (fields[0] == b"X" or (fields[0] == b"Z" and int(fields[17]) <= 1)):
                 continue
             found[int(name)] = int(fields[1])
     return found
@@ -89,13 +89,13 @@ def children(pid: int) -> list[int]:
     return [child for child, parent in processes().items() if parent == pid]
 
 
-def others(keep: Collection[int]) -> list[int]:
-    """Processes of this sandbox that are neither the agent nor in ``keep``.
+def others(keep: Collection[int], *, dead: bool = False) -> list[int]:
+    """Processes of this sandbox that are neither the agent nor in ``keep``; the dead only if wanted.
 
     As PID 1 that is everything visible; elsewhere (no PID namespace) only the agent's descendants.
     """
     me = os.getpid()
-    seen = processes()
+    seen = processes(dead=dead)
     if me == 1:
         return [pid for pid in seen if pid != 1 and pid not in keep]
     mine: set[int] = {me}
