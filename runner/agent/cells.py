@@ -21,7 +21,7 @@ from .leftovers import ModuleWatch, reap_children, stop_timers
 from .tracebacks import describe_error
 
 _open, _close, _dup2, _chdir, _getpid, _exit = open, os.close, os.dup2, os.chdir, os.getpid, os._exit
-_fstat = os.fstat
+_fstat, _open_file = os.fstat, os.open
 _dup, _signal, _mask = os.dup, signal.signal, signal.pthread_sigmask
 _settrace, _setprofile = sys.settrace, sys.setprofile
 _MIN_RECURSION = 1000
@@ -117,6 +117,16 @@ class CellRunner:
         self.channel.number = 0
         self.channel.send({"op": "done", "n": number, **result})
 
+    def warm_up(self) -> None:
+        """Go once through all that a cell goes through, with none: its pages are the interpreter's own from then on.
+
+        Done while nobody waits. A first cell would pay for them otherwise, on gVisor with most of its time.
+        """
+        self._put_right(_open_file(os.devnull, os.O_RDONLY))
+        self._run("pass", 0, recorded=False)
+        self.streams.flush()
+        self._put_away()
+
     def _put_right(self, stdin: int) -> None:
         reap_children()
         self.streams.prepare(stdin)
@@ -139,11 +149,11 @@ class CellRunner:
         if sys.getrecursionlimit() < _MIN_RECURSION:
             sys.setrecursionlimit(_MIN_RECURSION)
 
-    def _run(self, code: str, number: int) -> dict[str, Any]:
+    def _run(self, code: str, number: int, *, recorded: bool = True) -> dict[str, Any]:
         error: BaseException | None
         try:
             self.interrupts.active = number
-            result = self.shell.run_cell(code, store_history=True)
+            result = self.shell.run_cell(code, store_history=recorded)
             if _getpid() == self.pid:
                 self.shell.foliobox_figures.flush(self.shell.display_pub.publish)
             self.interrupts.disarm()
@@ -185,6 +195,7 @@ def run_forever(shell: Any, stdout: int, stderr: int, control: int, target: int,
         shell.displayhook.channel = shell.display_pub.channel = channel
         runner = CellRunner(shell, streams, channel, interrupts)
         _reseed()
+        runner.warm_up()
         channel.send({"op": "ready"})
         while True:
             with contextlib.suppress(KeyboardInterrupt):
