@@ -33,13 +33,13 @@ def missing() -> str:
 
 def docker_run(lab: Lab) -> Sample:
     """A container for one cell, as those who keep nothing do it."""
-    return repeat(lambda: _docker("run", *_LEAST, _image(), *_CELL), lab.count(10, 3), 1)
+    return repeat(lambda: docker("run", *_LEAST, _image(), *_CELL), lab.count(10, 3), 1)
 
 
 def docker_exec(lab: Lab) -> Sample:
     """A process for one cell in a container that is kept."""
-    with _container() as name:
-        return repeat(lambda: _docker("exec", name, *_CELL), lab.count(20, 5), 1)
+    with container() as name:
+        return repeat(lambda: docker("exec", name, *_CELL), lab.count(20, 5), 1)
 
 
 def runc_warm(lab: Lab) -> Sample:
@@ -77,14 +77,16 @@ def _image() -> str:
 
 
 @contextlib.contextmanager
-def _container() -> Iterator[str]:
+def container(*more: str) -> Iterator[str]:
+    """The name of a container of the sandbox image that does nothing, with ``more`` options."""
     name = f"foliobox-bench-{secrets.token_hex(4)}"
-    _docker("run", "--detach", "--name", name, *_LEAST, _image(), "sleep", "600")
+    docker("run", "--detach", "--name", name, *_LEAST, *more, _image(), "sleep", "600")
     try:
         yield name
     finally:
-        _docker("rm", "--force", name)
+        docker("rm", "--force", name)
 
 
-def _docker(*arguments: str) -> None:
-    subprocess.run(["docker", *arguments], check=True, stdout=subprocess.DEVNULL, timeout=_LIMIT_S)
+def docker(*arguments: str, given: bytes = b"") -> None:
+    """A command of Docker with standard input; it must succeed."""
+    subprocess.run(["docker", *arguments], input=given, check=True, stdout=subprocess.DEVNULL, timeout=_LIMIT_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench import containers, floors, fresh, holding, stop, warm
+from bench import containers, floors, fresh, holding, steps, stop, surfaces, warm
 from bench.lab import Lab
 from bench.stats import Sample
 
@@ -25,6 +25,10 @@ MEASURES: dict[str, Callable[[Lab], Sample]] = {
         warm.put_10mib,
         warm.get_10mib,
         warm.throughput,
+        surfaces.sessions_exec,
+        surfaces.sessions_put,
+        surfaces.run_leased,
+        surfaces.run_single,
         stop.interrupt,
         stop.kill_250,
         fresh.new,
@@ -49,9 +53,18 @@ MEASURES: dict[str, Callable[[Lab], Sample]] = {
         holding.restart_1000,
         containers.docker_run,
         containers.docker_exec,
+        steps.exec_steps,
+        steps.docker_exec_import,
+        steps.import_steps,
+        steps.put_steps,
         containers.runc_warm,
         containers.runc_new,
         containers.runc_memory,
+        surfaces.runc_sessions_exec,
+        surfaces.runc_sessions_import,
+        surfaces.runc_sessions_put,
+        surfaces.runc_run_leased,
+        surfaces.runc_run_single,
         containers.runsc_warm,
         containers.runsc_new,
         containers.runsc_memory,

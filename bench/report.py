@@ -44,7 +44,7 @@ def _line(row: Row, samples: Mapping[str, Sample], failures: Mapping[str, str]) 
         row.unit,
         str(sample.n),
         row.target,
-        "" if ratio is None else f"{ratio:.2f} × {row.against}",
+        "" if ratio is None else f"{ratio:.{2 if ratio >= 0.1 else 4}f} × {row.against}",
         row.verdict(sample, other),
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 IMAGES = Path(__file__).resolve().parent
 sys.path.insert(0, str(IMAGES.parent))
 
-from images.containers import base, docker, sandbox, service  # noqa: E402
+from images.containers import base, docker, egress, sandbox, service  # noqa: E402
 from images.rootfs import builder, content, host, progress  # noqa: E402
 
 
@@ -24,14 +24,15 @@ def parser() -> argparse.ArgumentParser:
     rootfs.add_argument("--print-path", action="store_true", help="print the path alone; progress goes to stderr")
     commands.add_parser("host", help="install (root) or name (user) the packages that the host lacks")
     commands.add_parser("prune", help="delete every built tree but the current one")
-    images = commands.add_parser("images", help="build the images of the sandbox and of the runner for Docker")
+    images = commands.add_parser("images", help="build the images of the sandbox, the runner and the proxy for Docker")
     image = commands.add_parser("sandbox", help="build the image of the sandbox from the root file system")
     how = image.add_mutually_exclusive_group()
     how.add_argument("--save", type=Path, metavar="FILE", help="write it to a file for `docker load`; needs no engine")
     how.add_argument("--dockerfile", action="store_true", help="build Dockerfile.sandbox instead")
     runner = commands.add_parser("runner", help="build the image of the runner")
+    proxy = commands.add_parser("egress", help="build the image of the proxy for sandboxes with network")
     bare = commands.add_parser("base", help="get the bare Debian system that the Dockerfiles start from")
-    for command in (images, image, runner, bare):
+    for command in (images, image, runner, proxy, bare):
         command.add_argument("--no-pull", action="store_true", help="ask no registry; make the base here")
     for command in (rootfs, images, image, commands.add_parser("hash", help="print the content hash of the sandbox")):
         which = command.add_mutually_exclusive_group()
@@ -79,6 +80,8 @@ def build_images(args: argparse.Namespace, plan: builder.Plan) -> int:
         report(sandbox.from_dockerfile(plan, pull=pull) if alone else sandbox.ensure(plan, pull=pull))
     if args.command in ("images", "runner"):
         report(service.ensure(plan, pull=pull))
+    if args.command in ("images", "egress"):
+        report(egress.ensure(plan, pull=pull))
     return 0
 
 

@@ -11,12 +11,16 @@ from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from runner import __version__
-from runner.api import errors, health, metrics, problems
+from runner.api import errors, health, metrics, problems, shapes
 from runner.api.auth import SCHEME
 from runner.api.head import Head
 from runner.api.keyring import Keyring
 from runner.api.links import check_secret, open_signer
 from runner.api.middleware import Gate
+from runner.api.oneshot import routes as oneshot_routes
+from runner.api.sessions.routers import ROUTERS as SESSION_ROUTERS
+from runner.api.sessions.shape import SessionsShape
+from runner.api.tools import routes as tool_routes
 from runner.api.v1 import links
 from runner.api.v1.routers import ROUTERS
 from runner.backends import registry
@@ -26,14 +30,21 @@ from runner.backends.watch import Watch
 from runner.conversations.assignments import Assignments
 from runner.conversations.pool import start_sandbox
 from runner.conversations.service import ConversationService
+from runner.egress.client import Client
 from runner.errors import ConfigurationError, FolioboxError
 from runner.interpreter.client import SandboxClient
+from runner.leases.config import AUTH, BIND
+from runner.leases.service import Leases
 from runner.limits import fit
 from runner.limits.host import HostReader
 from runner.limits.pressure import Pressure
+from runner.objects.service import ObjectStorage
+from runner.sessions.service import SessionService
 from runner.settings import Settings
 from runner.telemetry import loop_lag
 from runner.telemetry.logs import logger
+from runner.tools.base import Deployment
+from runner.tools.catalogue import Catalogue
 from runner.workspace.collect import Collector
 from runner.workspace.owners import Owners, new_runner_id
 from runner.workspace.registry import open_store
@@ -42,8 +53,11 @@ from runner.workspace.workspaces import Workspaces
 log = logger("app")
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application; its store and backend are opened when it starts serving. Raises ConfigurationError."""
+def create_app(settings: Settings, client: Client | None = None) -> FastAPI:
+    """The application; its store and backend are opened when it starts serving. Raises ConfigurationError.
+
+    ``client`` is what fetches from the web, where it is not the guarded one on this machine's network.
+    """
     for check in checks(settings):
         check()
     keyring = Keyring(settings.api)
@@ -52,7 +66,10 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             try:
-                app.state.service = await _start(settings, app.state.keyring, stack)
+                app.state.service, workspaces = await _start(settings, app.state.keyring, stack)
+                app.state.sessions = _sessions(settings, app.state.service, workspaces, stack)
+                app.state.leases = _leases(settings, app.state.service, stack)
+                app.state.catalogue = _catalogue(settings, app.state.service)
                 app.state.link_signer = open_signer(settings.api.link_secret, settings.workspace.data_dir)
             except FolioboxError as error:
                 app.state.start_error = error  # told in one line by whoever started the server
@@ -69,19 +86,48 @@ def create_app(settings: Settings) -> FastAPI:
         description="A sandbox runner and a document engine for chat gateways.",
     )
     app.state.start_error = None
-    app.state.api_config = settings.api
+    app.state.fetch_client = client or Client(settings.fetch)
+    api = replace(settings.api, open_oneshot=settings.leases.open_on(settings.api.loopback))
+    app.state.api_config = api
     app.state.keyring = keyring
-    app.state.egress_network = settings.egress_network
     app.state.data_dir = settings.workspace.data_dir
     app.include_router(health.router)
     app.include_router(links.open_router)
-    for router in (*ROUTERS, metrics.router):
+    for router in (*ROUTERS, *SESSION_ROUTERS, tool_routes.catalogue_router, tool_routes.router, metrics.router):
         app.include_router(router, dependencies=[Depends(SCHEME)])
+    app.include_router(oneshot_routes.router)  # which looks itself whether it needs a key
+    shapes.register(SessionsShape())
     errors.install(app)
     problems.describe(app)
     app.add_middleware(Head)
-    app.add_middleware(Gate, config=settings.api)
+    app.add_middleware(Gate, config=api)
     return app
+
+
+def _catalogue(settings: Settings, service: ConversationService) -> Catalogue:
+    """The tools that are offered as long as this process lives, by what is known when it has started."""
+    report = service.report
+    return Catalogue(Deployment(report.egress, report.egress_detail, settings.fetch))
+
+
+def _sessions(
+    settings: Settings, service: ConversationService, workspaces: Workspaces, stack: AsyncExitStack
+) -> SessionService:
+    """The service of the sessions surface, begun."""
+    objects = ObjectStorage(settings.objects, settings.workspace.data_dir)
+    stack.push_async_callback(objects.close)
+    sessions = SessionService(service, workspaces, objects, settings.sessions)
+    stack.push_async_callback(sessions.close)
+    sessions.start()
+    return sessions
+
+
+def _leases(settings: Settings, service: ConversationService, stack: AsyncExitStack) -> Leases:
+    """The service of the one-shot surface, begun."""
+    leases = Leases(service, settings.leases, settings.workspace.data_dir / "leases")
+    stack.push_async_callback(leases.close)
+    leases.start()
+    return leases
 
 
 def checks(settings: Settings) -> Sequence[Callable[[], object]]:
@@ -104,17 +150,24 @@ def too_little(settings: Settings) -> list[str]:
 def advice(settings: Settings, backend: str) -> list[str]:
     """What a start goes on with, and an operator is likely to want otherwise."""
     told = fit.doubtful(settings.limits, fit.Capacity.read())
+    told += settings.sessions.advice()
     for name, near in settings.misspelt:
         told.append(f"{name} is not a setting; did you mean {near}?")
-    if settings.egress_network:
-        told.append(f"SANDBOX_EGRESS_NETWORK is set, but the {backend} backend gives sandboxes no network")
+    if settings.egress.network and not settings.egress.proxy:
+        told.append("SANDBOX_EGRESS_NETWORK is set, but SANDBOX_EGRESS_PROXY is not: sandboxes are told of no proxy")
+    if settings.egress.proxy and not settings.egress.network:
+        told.append("SANDBOX_EGRESS_PROXY is set, but SANDBOX_EGRESS_NETWORK is not: sandboxes have no network")
+    if settings.leases.open and not settings.api.loopback and settings.leases.bind is None:
+        told.append(
+            f"{AUTH}=none opens nothing on {settings.api.host}: set {BIND} to an address that only the gateway reaches"
+        )
     asked, most = settings.conversations.pool_size, settings.conversations.max_live
     if asked > most:
         told.append(f"SANDBOX_POOL_SIZE={asked} is more than SANDBOX_MAX_SESSIONS={most}: {most} spares are kept")
     return told
 
 
-async def _start(settings: Settings, keyring: Keyring, stack: AsyncExitStack) -> ConversationService:
+async def _start(settings: Settings, keyring: Keyring, stack: AsyncExitStack) -> tuple[ConversationService, Workspaces]:
     """Open the store, choose the backend and start the service; ``stack`` undoes it in reverse."""
     store = await open_store(settings.workspace)
     stack.push_async_callback(store.close)
@@ -149,7 +202,7 @@ async def _start(settings: Settings, keyring: Keyring, stack: AsyncExitStack) ->
     stack.push_async_callback(watch.close)
     watch.start()
     log.info("ready", backend=report.name, image=report.image, available=service.report.available)
-    return service
+    return service, workspaces
 
 
 async def choose_backend(settings: Settings, runner_id: str | None = None) -> tuple[Backend, BackendReport]:
@@ -203,9 +256,10 @@ def _left_to_us(settings: Settings) -> bool:
     return settings.backend == "auto" or (settings.backend == "docker" and settings.docker.runtime == "auto")
 
 
-async def start_one_sandbox(backend: Backend, settings: Settings) -> SandboxClient:
-    """A sandbox for `foliobox doctor`; the caller destroys it. Raises BackendUnavailable."""
-    return await start_sandbox(backend, settings.limits.sandbox, settings.conversations.ready_timeout_s)
+async def start_one_sandbox(backend: Backend, settings: Settings, *, network: bool = False) -> SandboxClient:
+    """A sandbox for a command; the caller destroys it. Raises BackendUnavailable."""
+    ready_s = settings.conversations.ready_timeout_s
+    return await start_sandbox(backend, settings.limits.sandbox, ready_s, network=network)
 
 
 def tell(settings: Settings, report: BackendReport) -> None:
@@ -221,6 +275,9 @@ def tell(settings: Settings, report: BackendReport) -> None:
     for wall in report.walls:
         if not wall.stands:
             log.warning("a wall is missing", wall=wall.name, detail=wall.detail)
+    if settings.egress.wanted:
+        tell_egress = log.info if report.egress and not report.network.open else log.warning
+        tell_egress("egress", on=report.egress, detail=report.egress_detail)
     if report.isolation in ("shared-kernel", "none"):
         log.warning("sandboxes share the host's kernel", backend=report.name, isolation=report.isolation)
 
@@ -235,6 +292,11 @@ def check_exposure(settings: Settings, report: BackendReport, keyring: Keyring |
         raise ConfigurationError(
             f"this host gives sandboxes no {missing}, so the service may bind to loopback only, not to "
             f"{settings.api.host}: bind to 127.0.0.1, or see `foliobox doctor` for what is missing"
+        )
+    if report.loopback_only and (settings.leases.open or not settings.leases.bound_to_loopback):
+        raise ConfigurationError(
+            f"this host gives sandboxes not all walls, so {AUTH}=none and a {BIND} beyond loopback are refused: see "
+            "`foliobox doctor` for what is missing"
         )
     if report.loopback_only and keyring is not None:
         keyring.confine()

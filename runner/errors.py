@@ -5,15 +5,24 @@
     │   ├── InvalidRequest         invalid_arguments
     │   ├── InvalidPath            invalid_path
     │   ├── NotFound               not_found
-    │   │   └── UnknownBlob        unknown_blob
+    │   │   ├── UnknownBlob        unknown_blob
+    │   │   └── UnknownTool        unknown_tool
     │   ├── Conflict               conflict
-    │   │   └── OwnedElsewhere     owned_elsewhere
+    │   │   ├── OwnedElsewhere     owned_elsewhere
+    │   │   ├── ArchiveSuperseded  archive_superseded
+    │   │   └── ToolUnavailable    tool_unavailable
     │   ├── KeyReused              idempotency_key_reused
     │   ├── PreconditionFailed     precondition_failed
     │   ├── TooLarge               too_large
+    │   ├── UrlRefused             url_refused
+    │   ├── UnsupportedFormat      unsupported_format
+    │   ├── Corrupt                corrupt
     │   ├── UnsupportedMedia       unsupported_media_type
     │   ├── RangeNotSatisfiable    range_not_satisfiable
     │   ├── BadArchive             bad_archive
+    │   ├── StorageRejected        storage_rejected
+    │   │   └── StorageHostRefused storage_host_refused
+    │   ├── EgressUnavailable      egress_unavailable
     │   ├── Unauthorized           unauthorized
     │   └── Forbidden              forbidden
     ├── LimitReached               the request is fine; a limit of this deployment stands in the way
@@ -25,12 +34,17 @@
     │   └── QuotaExceeded          quota_exceeded
     └── ServiceError               neither the request nor a limit: something here broke
         ├── BackendUnavailable     backend_unavailable
+        ├── SessionFault           session_fault
         ├── HostPressure           host_pressure
         ├── SandboxLost            sandbox_lost
         ├── ProtocolError          agent_protocol
         ├── Stopping               stopping
+        ├── FetchFailed            fetch_failed
+        │   └── FetchTimeout       fetch_timeout
+        ├── ToolFailed             tool_failed
         ├── StoreFailed            store_failed
         │   └── StoreFull          store_full
+        ├── StorageFailed          storage_failed
         └── ConfigurationError     configuration
 
 Nothing here knows HTTP: ``runner/api/errors.py`` maps each class to a status. ``detail`` is sent to
@@ -93,6 +107,13 @@ class UnknownBlob(NotFound):
     title = "Unknown content"
 
 
+class UnknownTool(NotFound):
+    """No tool has this name."""
+
+    code = "unknown_tool"
+    title = "Unknown tool"
+
+
 class Conflict(CallerError):
     """The state of the conversation does not allow this."""
 
@@ -105,6 +126,20 @@ class OwnedElsewhere(Conflict):
 
     code = "owned_elsewhere"
     title = "Another runner serves this conversation"
+
+
+class ToolUnavailable(Conflict):
+    """A tool that this deployment does not serve."""
+
+    code = "tool_unavailable"
+    title = "This deployment does not serve the tool"
+
+
+class ArchiveSuperseded(Conflict):
+    """Another archive is there than the one that was to be replaced: it is newer, and stays."""
+
+    code = "archive_superseded"
+    title = "A newer archive is there"
 
 
 class KeyReused(CallerError):
@@ -128,6 +163,27 @@ class TooLarge(CallerError):
     title = "Too large"
 
 
+class UrlRefused(CallerError):
+    """An address that the service does not fetch from."""
+
+    code = "url_refused"
+    title = "The address is not fetched from"
+
+
+class UnsupportedFormat(CallerError):
+    """A file of another kind than the call is for."""
+
+    code = "unsupported_format"
+    title = "The file is of another kind"
+
+
+class Corrupt(CallerError):
+    """A file that cannot be opened although its kind is right."""
+
+    code = "corrupt"
+    title = "The file is damaged"
+
+
 class UnsupportedMedia(CallerError):
     """A body of a kind that this call does not take."""
 
@@ -147,6 +203,27 @@ class BadArchive(CallerError):
 
     code = "bad_archive"
     title = "The archive cannot be taken"
+
+
+class EgressUnavailable(CallerError):
+    """A sandbox with network was asked for, and this deployment gives none."""
+
+    code = "egress_unavailable"
+    title = "Sandboxes have no network here"
+
+
+class StorageRejected(CallerError):
+    """Object storage that a request names cannot be used as it is named there. The text is the sessions contract's."""
+
+    code = "storage_rejected"
+    title = "The storage cannot be used"
+
+
+class StorageHostRefused(StorageRejected):
+    """The operator has not listed the host of the storage."""
+
+    code = "storage_host_refused"
+    title = "The storage's host is not allowed"
 
 
 class Unauthorized(CallerError):
@@ -217,6 +294,13 @@ class ServiceError(FolioboxError):
     """Something on this side broke; the request may be sent again."""
 
 
+class SessionFault(ServiceError):
+    """A call of the sessions protocol that could not be done; its text begins as the protocol says."""
+
+    code = "session_fault"
+    title = "The call could not be done"
+
+
 class BackendUnavailable(ServiceError):
     """No sandbox can be started at all."""
 
@@ -252,6 +336,27 @@ class Stopping(ServiceError):
     title = "The service is stopping"
 
 
+class FetchFailed(ServiceError):
+    """The server that a file was to come from did not give it."""
+
+    code = "fetch_failed"
+    title = "The file could not be fetched"
+
+
+class FetchTimeout(FetchFailed):
+    """A fetch took longer than it may."""
+
+    code = "fetch_timeout"
+    title = "The fetch took too long"
+
+
+class ToolFailed(ServiceError):
+    """A step of a tool inside its sandbox did not end as it should."""
+
+    code = "tool_failed"
+    title = "The tool failed"
+
+
 class StoreFailed(ServiceError):
     """The store could not keep or give back bytes."""
 
@@ -264,6 +369,13 @@ class StoreFull(StoreFailed):
 
     code = "store_full"
     title = "The store is full"
+
+
+class StorageFailed(ServiceError):
+    """Object storage that a request names did not do what it was asked."""
+
+    code = "storage_failed"
+    title = "The object storage failed"
 
 
 class ConfigurationError(ServiceError):

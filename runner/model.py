@@ -60,6 +60,7 @@ class SandboxSpec:
 
     sandbox_id: str
     limits: SandboxLimits
+    network: bool = False  # whether it reaches the proxy of this deployment; never more than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,12 @@ class RunLimits:
     output_bytes: int | None = None
     artifacts: int | None = None
     artifact_bytes: int | None = None
+    unbounded: bool = False  # files are bounded by the workspace alone: a surface has caps for its answers
 
     def within(self, wider: RunLimits) -> RunLimits:
         """These limits, none of them above ``wider``."""
+        if self.unbounded:
+            return RunLimits(_lower(self.output_bytes, wider.output_bytes))
         return RunLimits(
             _lower(self.output_bytes, wider.output_bytes),
             _lower(self.artifacts, wider.artifacts),
@@ -89,7 +93,14 @@ def _lower(one: int | None, other: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One run in a conversation. ``timeout_ms`` counts from the first byte executed."""
+    """One run in a conversation. ``timeout_ms`` counts from the first byte executed.
+
+    ``network``: whether its sandbox has egress; None where the conversation's setting decides. A sandbox of the other
+    kind is replaced by a new one with the same files. ``script``: Python code is a script of its own process, as
+    ``python3 FILE`` would run it, beside the kept interpreter; its process alone says how it ended. ``detached``: what
+    it leaves running goes on when it ends by itself, for as long as its sandbox lives. ``bare``: the folders that every
+    workspace has are not there unless there is something in them.
+    """
 
     code: str
     language: Language = "python"
@@ -98,6 +109,19 @@ class RunRequest:
     stdin: bytes | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     limits: RunLimits = RunLimits()
+    network: bool | None = None
+    script: bool = False
+    detached: bool = False
+    bare: bool = False
+
+    def __post_init__(self) -> None:
+        if self.script:
+            object.__setattr__(self, "fresh", True)
+
+    @property
+    def ends_as(self) -> Language:
+        """How its end is judged: a script ends as a shell does, by the status of its process."""
+        return "bash" if self.script else self.language
 
 
 @dataclass(frozen=True, slots=True)

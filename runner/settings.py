@@ -14,9 +14,14 @@ from runner.api.config import ApiConfig
 from runner.api.connections import ConnectionsConfig
 from runner.backends.bubblewrap.config import BubblewrapConfig
 from runner.backends.docker.config import DockerConfig
+from runner.backends.egress import EgressConfig
 from runner.conversations.config import ConversationsConfig
+from runner.egress.config import FetchConfig
 from runner.errors import ConfigurationError
+from runner.leases.config import LeasesConfig
 from runner.limits.config import LimitsConfig
+from runner.objects.config import ObjectsConfig
+from runner.sessions.config import SessionsConfig
 from runner.workspace.config import WorkspaceConfig
 
 BACKENDS = ("auto", "docker", "bubblewrap", "unisolated")
@@ -38,14 +43,18 @@ class Settings:
     api: ApiConfig
     connections: ConnectionsConfig
     limits: LimitsConfig
+    leases: LeasesConfig
     workspace: WorkspaceConfig
+    objects: ObjectsConfig
+    sessions: SessionsConfig
     conversations: ConversationsConfig
     bubblewrap: BubblewrapConfig
     docker: DockerConfig
     backend: str
     require_isolation: str
     allow_unisolated: bool
-    egress_network: str
+    egress: EgressConfig
+    fetch: FetchConfig
     log_level: str
     unknown: tuple[str, ...] = ()
     misspelt: tuple[tuple[str, str], ...] = ()
@@ -57,14 +66,18 @@ class Settings:
             api=ApiConfig.from_env(env),
             connections=ConnectionsConfig.from_env(env),
             limits=LimitsConfig.from_env(env),
+            leases=LeasesConfig.from_env(env),
             workspace=WorkspaceConfig.from_env(env),
+            objects=ObjectsConfig.from_env(env),
+            sessions=SessionsConfig.from_env(env),
             conversations=ConversationsConfig.from_env(env),
             bubblewrap=BubblewrapConfig.from_env(env),
             docker=DockerConfig.from_env(env),
             backend=environment.choice(env, "SANDBOX_BACKEND", "auto", BACKENDS),
             require_isolation=environment.choice(env, "SANDBOX_REQUIRE_ISOLATION", "", ("", "separate-kernel")),
             allow_unisolated=environment.switch(env, "SANDBOX_ALLOW_UNISOLATED"),
-            egress_network=env.get("SANDBOX_EGRESS_NETWORK", "").strip(),
+            egress=EgressConfig.from_env(env),
+            fetch=FetchConfig.from_env(env),
             log_level=environment.choice(env, "SANDBOX_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
             unknown=tuple(_unknown(env)),
             misspelt=tuple(_misspelt(env)),

@@ -26,6 +26,8 @@ ROWS = (
     Row("e2e", "bubblewrap", 600),
     Row("e2e", "docker-runc", 900),
     Row("e2e", "docker-runsc", 1200),
+    Row("conformance", "bubblewrap", 300),
+    Row("conformance", "docker-runc", 300),
     Row("hostile", "bubblewrap", 720),
     Row("hostile", "docker-runc", 600),
     Row("hostile", "docker-runsc", 600),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SUITE = "trixie"
-DEFAULT_GROUPS = ("core", "office", "media", "fonts", "fonts-extra")
+DEFAULT_GROUPS = ("core", "office", "media", "fonts", "fonts-extra", "ocr", "web", "network", "build")
 SLIM_GROUPS = ("core", "fonts")
 # Raise it when the way of building changes the tree without any change of the lists.
 FORMAT = 1

@@ -71,6 +71,8 @@ path-exclude=/usr/lib/*/libLLVM.so*
 path-exclude=/usr/lib/*/libLLVM-*
 path-exclude=/usr/lib/*/libgallium-*
 path-exclude=/usr/lib/*/libz3.so*
+# For those who debug a browser's graphics, 24 MB.
+path-exclude=/usr/lib/chromium/libVkLayer*
 CONF
     printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
     chmod 755 /usr/sbin/policy-rc.d
@@ -115,16 +117,26 @@ install_certificates() {
     export PIP_CERT=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}
 }
 
+# The lock of the stack, and those of groups that have one of their own: python-GROUP.lock.
+locks() {
+    local group
+    printf '%s\n' "$here/python.lock"
+    for group in "${groups[@]}"; do
+        [[ $group == build || ! -f $here/python-$group.lock ]] || printf '%s\n' "$here/python-$group.lock"
+    done
+}
+
 install_python() {
-    local wheels=${FOLIOBOX_BUILD_CACHE:-/tmp}/wheels
+    local wheels=${FOLIOBOX_BUILD_CACHE:-/tmp}/wheels lock=/tmp/python.lock
     local pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile
         --progress-bar off --root-user-action ignore --require-hashes)
-    say "Python packages: $(grep -c '==' "$here/python.lock") locked"
+    locks | xargs cat >"$lock"
+    say "Python packages: $(grep -c '==' "$lock") locked"
     python3 -m venv "$venv"
     "${pip[@]}" --retries 5 -r "$here/python-build.lock"
-    "$venv/bin/python" "$here/fetch.py" "$here/python.lock" "$wheels"
+    "$venv/bin/python" "$here/fetch.py" "$lock" "$wheels"
     say "Python packages: installing"
-    "${pip[@]}" --no-deps --no-index --find-links "$wheels" --no-build-isolation -r "$here/python.lock"
+    "${pip[@]}" --no-deps --no-index --find-links "$wheels" --no-build-isolation -r "$lock"
     "$venv/bin/python" -m pip --disable-pip-version-check check
     local uno=/usr/lib/python3/dist-packages site
     site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
@@ -134,6 +146,26 @@ install_python() {
     # Test suites of libraries: nobody runs them here. Those of numpy stay: numpy.testing imports from them.
     rm -rf "$site"/{pandas,matplotlib,pyarrow,seaborn}/tests
     find "$site"/{scipy,sympy,statsmodels,sklearn,networkx} -type d -name tests -prune -exec rm -rf {} +
+}
+
+# Own commands, stubs of what is left out, and the browser where Playwright looks for it. All run isolated, so that a
+# user's file named like a module is never taken for it.
+install_commands() {
+    local name site python="$venv/bin/python -I -m foliobox_commands" browser=/usr/lib/chromium/chromium-headless-shell
+    say "commands"
+    site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    install -d -m 755 "$site/foliobox_commands"
+    install -m 644 -t "$site/foliobox_commands" "$here"/commands/*.py
+    for name in typst excalirender; do
+        printf '#!/bin/sh\nexec %s.%s "$@"\n' "$python" "$name" >"/usr/local/bin/$name"
+        chmod 755 "/usr/local/bin/$name"
+    done
+    $python.absent /usr/local/bin "$site"
+    if [[ -x $browser ]]; then
+        printf '#!/bin/sh\nexec %s "$@"\n' "$browser" >/usr/local/bin/chromium
+        chmod 755 /usr/local/bin/chromium
+        $python.browser /opt/pw
+    fi
 }
 
 # The tree is mounted read-only, so Python could never write these later. `unchecked-hash` does not depend
@@ -230,6 +262,7 @@ install_debian
 place_starters
 install_certificates
 install_python
+install_commands
 make_user
 build_font_cache
 build_matplotlib_cache

@@ -14,6 +14,7 @@ from pathlib import Path
 
 TOOLS = {
     "bash": ["bash", "--version"],
+    "chromium": ["chromium", "--version"],
     "curl": ["curl", "--version"],
     "dot": ["dot", "-V"],
     "ffmpeg": ["ffmpeg", "-version"],
@@ -24,7 +25,10 @@ TOOLS = {
     "pdftoppm": ["pdftoppm", "-v"],
     "qpdf": ["qpdf", "--version"],
     "rg": ["rg", "--version"],
+    "rsvg-convert": ["rsvg-convert", "--version"],
     "sqlite3": ["sqlite3", "--version"],
+    "tesseract": ["tesseract", "--version"],
+    "typst": ["typst", "--version"],
     "vips": ["vips", "--version"],
 }
 

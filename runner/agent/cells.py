@@ -16,6 +16,7 @@ import sys
 from importlib.machinery import FileFinder
 from typing import Any
 
+from . import script
 from .channel import Channel, Interrupts
 from .leftovers import ModuleWatch, reap_children, stop_timers
 from .tracebacks import describe_error
@@ -99,6 +100,8 @@ class CellRunner:
         self._put_right(stdin)
         before = {name: os.environ.get(name) for name in env}
         os.environ.update(env)
+        if request.get("script"):
+            script.become(code, self.shell, lambda status: self._tell_end(number, status))
         self.channel.number = number
         try:
             result = self._run(code.decode("utf-8", "replace"), number)
@@ -116,6 +119,11 @@ class CellRunner:
         self._put_away()
         self.channel.number = 0
         self.channel.send({"op": "done", "n": number, **result})
+
+    def _tell_end(self, number: int, status: int) -> None:
+        """A script has come to its end. Its death says the same, later: what its memory takes to be freed."""
+        with contextlib.suppress(Exception):
+            self.channel.send({"op": "done", "n": number, "status": "exit", "exit_code": status, "error": None})
 
     def warm_up(self) -> None:
         """Go once through all that a cell goes through, with none: its pages are the interpreter's own from then on.

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from . import system
+from .egress import site_packages
 from .loader import LOADER
 from .protocol import MAX_REPORT, Json, ProtocolViolation, pack_message, unpack_message
 from .spawn import spawn
@@ -52,6 +53,7 @@ class Interpreter:
         self.pid = 0
         self.ready = False
         self.used = False
+        self.script = False
         self.dead = False
         self.broken = False
         self.closed = False
@@ -75,13 +77,14 @@ class Interpreter:
             os.close(self._stderr_end)
             self._stdout_end = self._stderr_end = -1
 
-    def begin(self, number: int, code: bytes, env: dict[str, str], stdin: bytes) -> None:
-        """Wake the interpreter and hand it a cell.
+    def begin(self, number: int, code: bytes, env: dict[str, str], stdin: bytes, script: bool = False) -> None:
+        """Wake the interpreter and hand it a cell, or a ``script`` that it becomes.
 
         One descriptor (its input) is all it needs room for, unless the code is too long for the socket.
         """
         self.aim(0)
-        request = pack_message({"n": number, "env": env}, (code,))
+        self.script = script
+        request = pack_message({"n": number, "env": env, "script": script}, (code,))
         fds = [memfd("stdin", stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)]
         try:
             if len(request) > INLINE_REQUEST:
@@ -234,8 +237,10 @@ class Shell:
         self.stderr, stderr_end = output_pipe()
         script, given = memfd("script", code), memfd("stdin", stdin)
         places = {0: given, 1: stdout_end, 2: stderr_end, 9: script}
+        packages = os.environ.get("PIP_PREFIX")
+        more = {"PYTHONPATH": site_packages(packages)} if packages else {}
         try:
-            self.pid = spawn("/bin/bash", ["bash", "/dev/fd/9"], {**os.environ, **env}, places, _EXEC_LIMIT_S)
+            self.pid = spawn("/bin/bash", ["bash", "/dev/fd/9"], {**os.environ, **more, **env}, places, _EXEC_LIMIT_S)
         except OSError:
             self.close()
             raise

@@ -16,6 +16,7 @@ from .loop import Loop
 from .marks import Mark
 from .outputs import Stream
 from .protocol import MAX_NESTING, Json, too_deep
+from .remaining import Remaining
 from .report import split
 from .runs import Run
 from .tree import Tree
@@ -39,6 +40,7 @@ class Execution:
         self._loop, self._link, self._tree = loop, link, tree
         self._reaper, self._interpreters, self._mark = reaper, interpreters, mark
         self._look = Look(tree)
+        self._remaining = Remaining(loop, interpreters)
         self._count = 0
         self.run: Run | None = None
         interpreters.owner = self
@@ -97,9 +99,11 @@ class Execution:
         stdin = rest[0] if rest else b""
         self._count += 1
         run = Run(body, code, self._count, self._link.outbox)
-        self._tree.prepare()
+        if not (bare := bool(body.get("bare"))):
+            self._tree.prepare()
         os.chdir(self._tree.root)
-        self._look.begin()
+        self._remaining.release()
+        self._look.begin(self._remaining.any, bare)
         self._watch_writes()
         if body["language"] == "bash":
             run.shell = Shell(code, stdin, run.env)
@@ -107,7 +111,7 @@ class Execution:
             self._begin(run, "new")
             self._reaper.watch(run.shell.pid, lambda status: self._shell_ended(run, status))
             return {}
-        run.interpreter = self._interpreters.fork() if run.fresh else self._interpreters.keep_one()
+        run.interpreter = self._interpreters.for_one_run() if run.fresh else self._interpreters.keep_one()
         run.stdin = stdin
         self.run = run
         run.timers.append(self._loop.later(START_LIMIT_S, lambda: self._give_up(run)))
@@ -141,6 +145,7 @@ class Execution:
             run.acknowledge(body["seq"], body.get("note"))
             if run.done and body.get("final"):
                 self._link.outbox.close(run.channel)
+                self._remaining.release()
                 self.run = None
 
     def _do_resume(self, body: Json, _: list[bytes]) -> Json:
@@ -179,7 +184,7 @@ class Execution:
         stdin, run.stdin = run.stdin, b""
         self._begin(run, state)
         try:
-            interpreter.begin(run.number, run.code, run.env, stdin)
+            interpreter.begin(run.number, run.code, run.env, stdin, run.script)
         except OSError as error:
             self.on_broken(interpreter, f"not reachable: {error}")
             interpreter.kill()
@@ -318,7 +323,7 @@ class Execution:
         duration = run.elapsed_ms()
         self._let_go(run)
         run.drain()
-        stopped, survivors = self._quiet()
+        stopped, survivors = self._remaining.leave(run) if run.leaves else self._quiet()
         run.drain()
         outputs = run.finish_outputs()
         if run.shell is not None:
@@ -357,6 +362,7 @@ class Execution:
         """Stop the kept interpreter and kill everything else; gives whether it stopped, and how many survived."""
         self._interpreters.settle()
         with self._interpreters.held():
+            self._remaining.gone()
             return self._stop_and_kill()
 
     def _stop_and_kill(self) -> tuple[bool, int]:
@@ -379,6 +385,8 @@ class Execution:
     def _changes(self, stopped: bool) -> Json:
         """What the run did to the files."""
         kept = self._interpreters.kept
+        if self._remaining.any:
+            return self._look.changes(lambda: self._remaining.mapped(self._tree.root))
         if not stopped or kept is None:
             return self._look.changes(None)
         return self._look.changes(lambda: mapped_inodes(kept, self._tree.root))

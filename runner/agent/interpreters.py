@@ -102,6 +102,20 @@ class Interpreters:
         self._ask(template)
         return interpreter
 
+    def for_one_run(self) -> Interpreter:
+        """An interpreter that no other run will have: the kept one, as long as nothing ran in it, else a fork.
+
+        Nobody waits for a fork then: the next one to keep is forked when the run has ended. One that is still being
+        born will be there sooner than another that is asked for behind it.
+        """
+        kept = self.kept
+        if kept is None or kept.used or kept.dead or kept.broken:
+            return self.fork()
+        if not kept.pid and self.template is not None:
+            self.template.wake()
+        self.kept = None
+        return kept
+
     def discard(self, interpreter: Interpreter) -> None:
         """End an interpreter on purpose; nobody is told."""
         self.ignore(interpreter)
@@ -264,7 +278,13 @@ class Interpreters:
         self.owner.on_death(interpreter, status)
 
     def _closed(self, interpreter: Interpreter) -> None:
-        """The end of its channel comes before its death is known; only one that lives on has closed it itself."""
+        """The end of its channel comes before its death is known; only one that lives on has closed it itself.
+
+        A script has no use for it: its death alone says how it ended.
+        """
+        if interpreter.script:
+            self.ignore(interpreter)
+            return
         interpreter.broken = True
         self.ignore(interpreter)
         self._loop.later(_DEATH_S, lambda: self._judge(interpreter))

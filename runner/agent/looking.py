@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterable
 
 from .protocol import Json
-from .tree import Scan, Tree
+from .tree import STANDARD, Scan, Tree
 from .writes import WriteWatch, closed
 
 _ASKED = 64  # files at once
@@ -21,13 +22,26 @@ class Look:
         self._tree = tree
         self._open: dict[int, str] = {}  # files that may be open for writing, by inode
 
-    def begin(self) -> None:
-        """From here on, whatever opens a file below the root is the run's doing."""
+    def begin(self, remaining: bool = False, bare: bool = False) -> None:
+        """From here on, whatever opens a file below the root is the run's doing.
+
+        ``remaining``: something of an earlier run goes on, whose doing since then counts as well.
+        ``bare``: standard folders are not there unless something is in them.
+        """
+        if bare:
+            self._strip()
         if self.writes.works:
             if self._tree.folders_changed:
                 self._tree.note_folders()
                 self.writes.follow(self._tree.folders)
-            self.writes.forget()
+            if not remaining:
+                self.writes.forget()
+
+    def _strip(self) -> None:
+        for name in STANDARD:
+            with contextlib.suppress(OSError):  # not empty, or not there
+                os.rmdir(os.path.join(self._tree.root, name))
+                self._tree.folders_changed = True
 
     def changes(self, mapped: Callable[[], set[int]] | None) -> Json:
         """What the run did to the files. ``mapped`` gives inodes that the kept interpreter has mapped shared, None

@@ -33,6 +33,8 @@ class Run:
         self.channel: int = body["channel"]
         self.number = number
         self.fresh = bool(body.get("fresh"))
+        self.script = bool(body.get("script"))
+        self.detached = bool(body.get("detached"))
         self.timeout_s: float = body["timeout_ms"] / 1000
         self.code = code
         self.stdin = b""
@@ -62,6 +64,11 @@ class Run:
     def process(self) -> Interpreter | Shell | None:
         """What runs the code."""
         return self.interpreter or self.shell
+
+    @property
+    def leaves(self) -> bool:
+        """Whether what it has started goes on after its end: only where it ended by itself."""
+        return self.detached and self.began is not None and self.stopped_by is None
 
     @property
     def backlogged(self) -> bool:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from . import identity, system
+from . import egress, identity, system
 from .children import Reaper
 from .execution import KILL_LIMIT_S, Execution
 from .files import Files
@@ -88,6 +88,8 @@ def main(raw: bytes, arguments: list[str]) -> None:
         identity.hold(config["uid"])
     if config.get("nofile") is not None:
         identity.keep_files(config["nofile"])
+    if config.get("door") is not None:
+        egress.hand_out(config["door"], config["port"])
     signal.signal(signal.SIGINT, signal.SIG_IGN if os.getpid() != 1 else signal.SIG_DFL)
     system.become_subreaper()
     system.set_dumpable(False)

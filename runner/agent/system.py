@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
 _CHILD = (signal.SIGCHLD,)
 _LOOK_AGAIN_S = 0.002
+_EXITING = 0x4  # PF_EXITING, in the flags of /proc/PID/stat
 _GVISOR_STOPPED = 0x7F  # it says "killed" with the low byte of a wait status for "stopped"; no signal has that number
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -60,7 +61,8 @@ def read_small(path: str, size: int = 4096) -> bytes:
 def processes(*, dead: bool = False) -> dict[int, int]:
     """All living processes this one can see, and the dead not waited for if wanted, as pid → parent pid.
 
-    A zombie whose other threads go on is alive: its first thread has ended, and nothing else has.
+    A zombie whose other threads go on is alive: its first thread has ended, and nothing else has. One that the kernel
+    is ending (PF_EXITING) runs no code any more: it is as good as dead, though its memory may take long to be freed.
     """
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
@@ -69,7 +71,8 @@ def processes(*, dead: bool = False) -> dict[int, int]:
                 fields = read_small(f"/proc/{name}/stat").rpartition(b")")[2].split()
             except OSError:
                 continue
-            if not dead and (fields[0] == b"X" or (fields[0] == b"Z" and int(fields[17]) <= 1)):
+            ending = fields[0] == b"Z" or int(fields[6]) & _EXITING
+            if not dead and (fields[0] == b"X" or (ending and int(fields[17]) <= 1)):
                 continue
             found[int(name)] = int(fields[1])
     return found
@@ -81,7 +84,7 @@ def dying(pid: int) -> bool:
         fields = read_small(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return True
-    return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & 0x4)
+    return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _EXITING)
 
 
 def children(pid: int) -> list[int]:
@@ -114,6 +117,37 @@ def stop_all() -> bool:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(-1, signal.SIGSTOP)
     return True
+
+
+def standing(pid: int) -> bool:
+    """Whether a process is stopped, or gone, or about to be."""
+    try:
+        fields = read_small(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return True
+    return fields[0] in (b"T", b"t", b"Z", b"X") or bool(int(fields[6]) & _EXITING)
+
+
+def stand_still(keep: Collection[int], wake: Callable[[], None], limit_s: float = 0.5) -> list[int]:
+    """Stop everything in the sandbox that is not kept and see it stand; gives what was not stopped before.
+
+    Whatever is kept is stopped by that too: ``wake`` lets it go on.
+    """
+    before = others(keep)
+    running = [pid for pid in before if not standing(pid)]
+    if not running:
+        return []
+    if stop_all():
+        wake()
+        running += set(others(keep)).difference(before)  # what was born until the stop
+    else:
+        for pid in running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline and not all(map(standing, running)):
+        time.sleep(0.0005)
+    return running
 
 
 def kill_all(keep: Iterable[int], reap: Callable[[], object], limit_s: float) -> tuple[bool, int]:

@@ -18,6 +18,7 @@ import sys
 from typing import Any
 
 from . import system
+from .egress import site_packages
 
 PRELOAD = (
     "numpy",
@@ -86,6 +87,14 @@ def _fork_interpreter(sock: socket.socket, fds: list[int], shell: Any) -> None:
         os._exit(70)
 
 
+def _add_packages(prefix: str) -> None:
+    """What pip installs below ``prefix`` can be imported, behind all else; nothing of it is run here."""
+    folder = site_packages(prefix)
+    os.makedirs(folder, exist_ok=True)  # a folder that is not there when it is first looked at is never looked at again
+    sys.path.append(folder)
+    os.environ["PYTHONPATH"] = folder  # of programs that interpreters start
+
+
 def main(_: bytes, arguments: list[str]) -> None:
     """Entry point of the template process: configuration as JSON, then the number of its socket."""
     config = json.loads(arguments[0])
@@ -108,6 +117,8 @@ def main(_: bytes, arguments: list[str]) -> None:
         interpreter.warm(shell)
     except Exception as error:
         failed["warm-up"] = f"{type(error).__name__}: {error}"[:200]
+    if config.get("packages"):
+        _add_packages(config["packages"])
     gc.collect()
     gc.freeze()
     system.give_back_memory()

@@ -28,6 +28,8 @@ _OPEN: Final = frozenset(("/healthz", "/livez", "/readyz"))
 _DOCS: Final = frozenset(("/docs", "/docs/oauth2-redirect", "/openapi.json"))
 _DOCS_FOLDER: Final = "/static-offline-docs/"
 _LINKS: Final = "/v1/links/"  # what follows is a secret of its own, and checked by the route
+ONESHOT: Final = "/run"
+ONESHOT_LEASE: Final = "/container/"
 _MAX_HEADER: Final = MAX_KEY * 4 + 64
 _HOW: Final = "send one header `Authorization: Bearer <key>`"
 
@@ -35,6 +37,8 @@ _HOW: Final = "send one header `Authorization: Bearer <key>`"
 def is_open(path: str, config: ApiConfig) -> bool:
     """Whether anybody may ask for this path."""
     docs = path in _DOCS or path.startswith(_DOCS_FOLDER)
+    if config.open_oneshot and (path == ONESHOT or path.startswith(ONESHOT_LEASE)):
+        return True
     return path in _OPEN or path.startswith(_LINKS) or (docs and config.open_docs)
 
 

@@ -29,12 +29,15 @@ class ApiConfig:
     allow_no_auth: bool = False
     public_docs: bool = False
     max_body_bytes: int = 56 << 20
+    sessions_body_bytes: int = 0  # both as `max_body_bytes` where they are 0
+    storage_body_bytes: int = 0
     max_upload_bytes: int = 256 << 20
     body_timeout_s: float = 30.0
     body_memory_bytes: int = 256 << 20
     min_body_rate: int = 1024
     max_upload_files: int = 1000
     link_secret: str | None = field(default=None, repr=False)
+    open_oneshot: bool = False  # the one-shot surface asks for no key, here
 
     @classmethod
     def from_env(cls, env: environment.Env) -> ApiConfig:
@@ -50,6 +53,10 @@ class ApiConfig:
             allow_no_auth=environment.switch(env, "SANDBOX_ALLOW_NO_AUTH"),
             public_docs=environment.switch(env, "SANDBOX_PUBLIC_DOCS"),
             max_body_bytes=environment.size(env, MAX_BODY, 56 << 20),
+            sessions_body_bytes=environment.size(
+                env, "SANDBOX_SESSIONS_MAX_BODY_BYTES", environment.size(env, MAX_BODY, 56 << 20)
+            ),
+            storage_body_bytes=environment.size(env, "SANDBOX_MAX_STORAGE_BODY_BYTES", 300 << 20),
             max_upload_bytes=environment.size(env, "SANDBOX_MAX_UPLOAD_BYTES", 256 << 20),
             body_timeout_s=environment.number(env, BODY_TIMEOUT, 30.0, minimum=1.0),
             body_memory_bytes=environment.size(env, BODY_MEMORY, 256 << 20),

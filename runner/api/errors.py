@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from runner import errors
-from runner.api import validation
+from runner.api import shapes, validation
 from runner.api.auth import without_secret
 from runner.api.encoding import Json
 from runner.api.head import serves
@@ -28,14 +28,23 @@ STATUS: dict[type[errors.FolioboxError], int] = {
     errors.InvalidPath: 422,
     errors.NotFound: 404,
     errors.UnknownBlob: 404,
+    errors.UnknownTool: 404,
     errors.Conflict: 409,
     errors.OwnedElsewhere: 409,
+    errors.ToolUnavailable: 409,
+    errors.ArchiveSuperseded: 409,
     errors.KeyReused: 422,
     errors.PreconditionFailed: 412,
     errors.TooLarge: 413,
+    errors.UrlRefused: 422,
+    errors.UnsupportedFormat: 422,
+    errors.Corrupt: 422,
     errors.UnsupportedMedia: 415,
     errors.RangeNotSatisfiable: 416,
     errors.BadArchive: 422,
+    errors.StorageRejected: 400,
+    errors.StorageHostRefused: 400,
+    errors.EgressUnavailable: 422,
     errors.Unauthorized: 401,
     errors.Forbidden: 403,
     errors.LimitReached: 429,
@@ -47,12 +56,17 @@ STATUS: dict[type[errors.FolioboxError], int] = {
     errors.HostPressure: 503,
     errors.QuotaExceeded: 413,
     errors.ServiceError: 500,
+    errors.SessionFault: 500,
     errors.BackendUnavailable: 503,
     errors.SandboxLost: 503,
     errors.ProtocolError: 503,
+    errors.FetchFailed: 502,
+    errors.FetchTimeout: 504,
+    errors.ToolFailed: 502,
     errors.Stopping: 503,
     errors.StoreFailed: 503,
     errors.StoreFull: 507,
+    errors.StorageFailed: 502,
     errors.ConfigurationError: 500,
 }
 _METHODS = ("GET", "HEAD", "PUT", "POST", "PATCH", "DELETE")
@@ -83,6 +97,9 @@ def problem(request: Request, status: int, code: str, title: str, detail: str, *
         headers["Content-Range"] = f"bytes */{fields['size']}"
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    shape = shapes.of(request.scope["path"])
+    if shape is not None:
+        return shape.fault(request, status, code, detail, fields, headers)
     return Json(body, status, headers, media_type="application/problem+json")
 
 

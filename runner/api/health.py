@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -15,17 +16,20 @@ router = APIRouter(tags=["health"])
 
 
 def describe(
-    report: BackendReport, egress_network: str, pool: dict[str, int | bool], pressure: dict[str, str]
+    report: BackendReport,
+    pool: dict[str, int | bool],
+    pressure: dict[str, str],
+    capabilities: Sequence[str] = ("python_execute",),
 ) -> dict[str, Any]:
-    """The body of ``/healthz``; the same shape whether a sandbox can be started or not."""
-    reason = "SANDBOX_EGRESS_NETWORK is not set"
-    if egress_network:
-        reason = f"SANDBOX_EGRESS_NETWORK is set, but the {report.name} backend gives sandboxes no network"
+    """The body of ``/healthz``; the same shape whether a sandbox can be started or not.
+
+    ``egress`` is left out while nobody knows: gateways read it once and take its absence for "there may be some".
+    """
     return {
         "status": "ok" if report.available else "unavailable",
         "ok": report.available,
-        "egress": False,
-        "egress_detail": reason,
+        **({} if report.egress is None else {"egress": report.egress}),
+        "egress_detail": report.egress_detail,
         "backend": report.name,
         "runtime": report.runtime or None,
         "isolation": report.isolation,
@@ -36,7 +40,7 @@ def describe(
         "version": __version__,
         "pool": pool,
         "pressure": pressure,
-        "capabilities": ["python_execute"] if report.available else [],
+        "capabilities": list(capabilities) if report.available else [],
         "detail": report.detail,
     }
 
@@ -47,7 +51,7 @@ async def healthz(request: Request) -> JSONResponse:
     service: ConversationService = request.app.state.service
     report = service.report
     pool: dict[str, int | bool] = {"ready": service.spares, "size": service.pool_size, "capped": service.pool_capped}
-    body = describe(report, request.app.state.egress_network, pool, service.pressure)
+    body = describe(report, pool, service.pressure, request.app.state.catalogue.names)
     return JSONResponse(body, 200 if report.available else 503)
 
 

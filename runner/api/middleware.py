@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runner.api import auth
+from runner.api import auth, shapes
 from runner.api.config import BODY_MEMORY, BODY_TIMEOUT, MAX_BODY, MIN_BODY_RATE, ApiConfig
 from runner.api.errors import answer, problem, unexpected
 from runner.errors import FolioboxError, QueueFull, TooLarge
@@ -58,7 +58,8 @@ class Gate:
 
     def __init__(self, app: ASGIApp, config: ApiConfig) -> None:
         self._app, self._limit = app, config.max_body_bytes
-        self._memory = Memory(max(config.body_memory_bytes, config.max_body_bytes))
+        largest = max(config.max_body_bytes, config.sessions_body_bytes, config.storage_body_bytes)
+        self._memory = Memory(max(config.body_memory_bytes, largest))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -86,6 +87,9 @@ class Gate:
         """
         request = Request(scope)
         response: Response | None = None
+        if (refused := exchange.refuse_length()) is not None:
+            await exchange.reply(refused)
+            return
         try:
             with auth.admitted(scope, config):
                 await self._app(scope, exchange.receive, exchange.send)
@@ -107,6 +111,8 @@ class _Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, config: ApiConfig, memory: Memory | None) -> None:
         self._scope, self._receive, self._send = scope, receive, send
         self._config, self._memory = config, memory
+        self._shape = shapes.of(scope["path"])
+        self._limit = self._shape.body_limit(scope["path"], config) if self._shape else config.max_body_bytes
         self._began = time.monotonic()
         self._counted = 0
         self.status = 0
@@ -115,12 +121,14 @@ class _Exchange:
         self.request_id = secrets.token_hex(8)
         self._seen = 0
         self._declared = 0
+        self._length: str | None = None
         self._unread = False
         for name, value in scope["headers"]:
             if name == b"x-request-id" and _GIVEN_ID.fullmatch(value):
                 self.request_id = value.decode()
             elif name == b"transfer-encoding" or (name == b"content-length" and value != b"0"):
                 self._unread = True
+                self._length = value.decode("latin-1") if name == b"content-length" else self._length
                 self._declared = int(value) if name == b"content-length" and value.isdigit() else 0
         scope["foliobox.request_id"] = self.request_id
 
@@ -141,8 +149,14 @@ class _Exchange:
             self._count(size, self._memory)
         return message
 
+    def refuse_length(self) -> Response | None:
+        """Where a surface judges the declared length before the key: its answer to one that is too much."""
+        if self._shape is None or self._length is None:
+            return None
+        return self._shape.refuse_length(self._length, self._limit)
+
     def _check(self, size: int) -> None:
-        limit = self._config.max_body_bytes
+        limit = self._limit
         if size > limit:
             self._unread = True
             raise self._refused(TooLarge(f"the body is larger than {limit} bytes ({MAX_BODY})", limit=limit))

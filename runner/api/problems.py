@@ -25,7 +25,9 @@ _MEANING: Final[dict[int, str]] = {
     422: "Something in the request cannot be used; the detail says what to change.",
     429: "A limit stands in the way for now: Retry-After says when to come again.",
     500: "A fault of the service.",
+    502: "What this call reached for outside did not answer as it should.",
     503: "Something the service needs is missing or broke; may be sent again.",
+    504: "It took longer than it may.",
     507: "The store is full.",
 }
 _EVERYWHERE: Final = (401, 403, 404, 422, 429, 500, 503)

@@ -25,6 +25,9 @@ _ROUTES: Final[dict[str, tuple[str, ...]]] = {
         f"GET {_C}/{{id}}/executions/{{execution_id}}/events",
         f"GET {_C}/{{id}}/executions/{{execution_id}}/results/{{number}}",
         f"GET {_C}/{{id}}/executions/{{execution_id}}/{{stream}}",
+        "GET /v1/tools",
+        "POST /files/get",
+        "POST /files/list",
     ),
     "write": (
         f"PUT {_C}/{{id}}",
@@ -36,11 +39,22 @@ _ROUTES: Final[dict[str, tuple[str, ...]]] = {
         f"POST {_C}/{{id}}/restore",
         f"POST {_C}/{{id}}/fork",
         f"POST {_C}/{{id}}/links",
+        "POST /sessions",
+        "DELETE /sessions/{session_id}",
+        "POST /files",
+        "POST /files/reset-inputs",
+        "POST /storage/put",
+        "POST /storage/delete",
+        "POST /storage/gc",
     ),
     "run": (
         f"POST {_C}/{{id}}/execute",  # makes the conversation, if need be, without `write`
         f"POST {_C}/{{id}}/interrupt",
         f"POST {_C}/{{id}}/reset",
+        "POST /run",
+        "DELETE /container/{id}",
+        "POST /exec",
+        f"POST {_C}/{{id}}/tools/{{tool}}",
     ),
     "metrics": ("GET /metrics",),
 }

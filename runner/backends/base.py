@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from runner.agent import loader
+from runner.backends.egress import Egress
 from runner.model import SandboxLimits, SandboxSpec, SandboxUsage
 
 Isolation = Literal["separate-kernel", "shared-kernel", "none", "unknown"]
@@ -47,6 +48,17 @@ class BackendReport:
     walls: tuple[Wall, ...] = field(default=())
     runtime: str = ""
     engine: str = ""
+    network: Egress = field(default_factory=Egress)
+
+    @property
+    def egress(self) -> bool | None:
+        """Whether sandboxes with network can be had; None while nobody knows."""
+        return None if self.network.on and not self.available else self.network.on
+
+    @property
+    def egress_detail(self) -> str:
+        """Why."""
+        return self.network.detail if self.available or not self.network.on else "not known: no sandbox can be started"
 
     @property
     def loopback_only(self) -> bool:

@@ -16,7 +16,7 @@ from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from runner.backends.base import Permission, as_it_is, hand_over
+from runner.backends.base import BackendReport, Permission, as_it_is, hand_over
 from runner.errors import BackendUnavailable, SandboxLost
 
 S = TypeVar("S", bound="Destroyable")
@@ -172,9 +172,9 @@ class WithoutSurvivors:
         """Nothing that could come and go."""
         return ""
 
-    async def renewed(self, allowed: Permission = as_it_is) -> None:
+    async def renewed(self, allowed: Permission = as_it_is) -> BackendReport | None:
         """Nothing that is looked up once."""
-        return
+        return None
 
     async def survivors(self) -> list[str]:
         """None."""

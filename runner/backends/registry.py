@@ -36,7 +36,9 @@ def create(
         "docker": lambda: DockerBackend(docker, boot),
         "bubblewrap": lambda: BubblewrapBackend(bubblewrap),
         "unisolated": lambda: UnisolatedBackend(
-            UnisolatedConfig.beside(bubblewrap.rootfs, bubblewrap.state, bubblewrap.limits)
+            UnisolatedConfig.beside(
+                bubblewrap.rootfs, bubblewrap.state, bubblewrap.limits, egress=bubblewrap.egress.wanted
+            )
         ),
     }
     if name == "auto":

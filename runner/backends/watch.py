@@ -90,7 +90,10 @@ class Watch:
         if self._looks % RENEWAL_EVERY == 0:
             report = await self._backend.renewed(self._allowed)
             if report is not None:
-                log.info("sandboxes are of another image now", was=self._report.image, image=report.image)
+                if report.image != self._report.image:
+                    log.info("sandboxes are of another image now", was=self._report.image, image=report.image)
+                if report.network != self._report.network:
+                    log.warning("egress is another now", on=report.egress, detail=report.egress_detail)
                 await self._tell(report)
 
     async def _tell(self, report: BackendReport) -> None:

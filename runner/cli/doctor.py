@@ -19,6 +19,7 @@ from runner import app as composition
 from runner import preflight
 from runner.api.keyring import Keyring
 from runner.backends.base import BackendReport
+from runner.backends.egress import Egress
 from runner.cli import doctor_checks as checks
 from runner.errors import FolioboxError
 from runner.settings import Settings
@@ -134,6 +135,10 @@ def _backend_rows(report: BackendReport, seconds: float) -> list[Row]:
     ]
     if report.engine:
         rows.insert(1, ("runtime", escape(f"{report.runtime or 'none'} of Docker {report.engine}")))
+    if report.network != Egress():
+        state = {True: "[green]yes[/]", False: "[yellow]no[/]", None: "[yellow]unknown[/]"}[report.egress]
+        colour = "red" if report.network.open else "dim"
+        rows.append(("egress", f"{state} [{colour}]{escape(report.egress_detail)}[/]"))
     for wall in report.walls:
         state = "[green]stands[/]" if wall.stands else "[red]missing[/]"
         rows.append((f"wall: {escape(wall.name)}", f"{state} {escape(wall.detail)}"))

@@ -10,6 +10,7 @@ import typer
 from runner import __version__
 from runner.cli.demo.command import demo
 from runner.cli.doctor import doctor
+from runner.cli.egress import egress
 from runner.cli.keys import keys
 from runner.cli.serve import serve
 from runner.errors import FolioboxError
@@ -25,6 +26,7 @@ app.command()(serve)
 app.command()(demo)
 app.command()(doctor)
 app.add_typer(keys, name="keys")
+app.add_typer(egress, name="egress")
 
 
 def _version(asked: bool) -> None:

@@ -19,11 +19,15 @@ from typing import Annotated
 import typer
 import uvicorn
 import uvloop
+from fastapi import FastAPI
 
 from runner.api import connections
 from runner.api.config import ApiConfig
+from runner.api.oneshot.own import own_app
 from runner.app import create_app
+from runner.cli.side_server import SideServer
 from runner.errors import ConfigurationError
+from runner.leases.config import BIND
 from runner.settings import Settings
 from runner.telemetry import logs
 
@@ -36,21 +40,31 @@ _OWN_FILES = 512  # of the store, of sandboxes and of the log, beside those of c
 class Server(uvicorn.Server):
     """A server that goes on answering while the runs that were begun come to their end."""
 
-    def __init__(self, config: uvicorn.Config, drain: Callable[[], Coroutine[None, None, None]], address: str) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        drain: Callable[[], Coroutine[None, None, None]],
+        address: str,
+        side: SideServer | None = None,
+    ) -> None:
         super().__init__(config)
-        self._drain, self._address = drain, address
+        self._drain, self._address, self._side = drain, address, side
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and say where once requests are answered."""
         await super().startup(sockets)
         if self.started:
             log.info("bound", address=self._address)
+            if self._side is not None:
+                await self._side.begin()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no new work, let runs end, then close. A second signal does not wait."""
         draining = asyncio.ensure_future(self._drain())
         while not draining.done() and not self.force_exit:
             await asyncio.wait([draining], timeout=0.1)
+        if self._side is not None:
+            await self._side.end()
         await super().shutdown(sockets)
 
 
@@ -75,20 +89,10 @@ def serve(
     listener = listen(api)
     connections.prepare(listener, settings.connections)
     server = Server(
-        uvicorn.Config(
-            app,
-            http=connections.protocol(settings.connections),  # type: ignore[arg-type]  # it is only called
-            ws="none",
-            lifespan="on",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=5,
-        ),
+        _configured(app, settings),
         drain,
         f"http://{api.host}:{listener.getsockname()[1]}",
+        _side(app, settings),
     )
     # uvicorn raises what stopped it once more when it is done; a stop that was asked for is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -104,13 +108,39 @@ def serve(
         raise app.state.start_error or ConfigurationError("the service could not start; see its log")
 
 
+def _configured(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=connections.protocol(settings.connections),  # type: ignore[arg-type]  # it is only called
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=5,
+    )
+
+
+def _side(app: FastAPI, settings: Settings) -> SideServer | None:
+    """The one-shot surface's own listener, where it has one. Raises ConfigurationError."""
+    bind = settings.leases.bind
+    if bind is None:
+        return None
+    listener = listen(replace(settings.api, host=bind[0], port=bind[1]), BIND)
+    connections.prepare(listener, settings.connections)
+    config = _configured(own_app(app, needs_no_key=settings.leases.open), settings)
+    return SideServer(config, listener, f"http://{bind[0]}:{listener.getsockname()[1]}")
+
+
 def ready_interpreter() -> None:
     """Keep Python itself from holding up the loop: with collections of garbage, and with other threads' turns."""
     gc.freeze()  # what is here now stays: no collection needs to look at it again
     sys.setswitchinterval(_TURN_S)
 
 
-def listen(api: ApiConfig) -> socket.socket:
+def listen(api: ApiConfig, setting: str = "SANDBOX_BIND") -> socket.socket:
     """A listening socket. Raises ConfigurationError when the address cannot be had."""
     with contextlib.ExitStack() as undo:
         try:
@@ -124,7 +154,7 @@ def listen(api: ApiConfig) -> socket.socket:
             why = "it is in use by another program" if taken else error.strerror
             raise ConfigurationError(
                 f"cannot listen on {api.host}:{api.port} ({why}): choose another address with --host and --port, or "
-                "with SANDBOX_BIND"
+                f"with {setting}"
             ) from error
         undo.pop_all()
     return sock

@@ -56,11 +56,12 @@ class Holder(Protocol):
 
 @dataclass(eq=False)
 class _Waiter:
-    """``own`` is None for one that a spare would do for. The future's result: a spare, or None to start one."""
+    """``own`` is None for limits that spares have. The future's result: a spare, or None to start one."""
 
     holder: Holder
     own: SandboxLimits | None
     since: float
+    network: bool = False
     grant: asyncio.Future[SandboxClient | None] = field(default_factory=asyncio.Future)
 
 
@@ -111,6 +112,12 @@ class Admission:
     def overfull(self) -> bool:
         """Whether there are more sandboxes than there may be: an earlier start of the service might have more."""
         return self._used() > self._max_live
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a request for a sandbox would have to wait for a run to end: all are in use, none is spare."""
+        idle = any(there and holder.evictable for holder, there in self._slots.items())
+        return self._used() >= self._max_live and not idle and not self._pool.ready and not self._evicting
 
     def _used(self) -> int:
         return len(self._slots) + self._pool.count + len(self._discarding)
@@ -179,8 +186,9 @@ class Admission:
         since: float | None = None,
         own: SandboxLimits | None = None,
         entitled: bool = False,
+        network: bool = False,
     ) -> SandboxClient:
-        """A sandbox, waited for until ``deadline`` (monotonic). ``own``: limits that no spare has.
+        """A sandbox, waited for until ``deadline`` (monotonic). ``own``: limits that no spare has, as none has network.
 
         ``since``: when the request came, where that is earlier than now: it stands before those that came later.
         ``entitled``: it has waited already, so that a full queue is no reason to send it away.
@@ -189,7 +197,7 @@ class Admission:
         """
         self.check_open()
         self._pool.check()
-        waiter = _Waiter(holder, own, time.monotonic() if since is None else since)
+        waiter = _Waiter(holder, own, time.monotonic() if since is None else since, network)
         queue = self._queues.setdefault(holder.key[0], deque())
         queue.insert(sum(other.since <= waiter.since for other in queue), waiter)
         self.kick()
@@ -200,7 +208,7 @@ class Admission:
                 await self._wait(waiter, deadline)
             client = waiter.grant.result()
             if client is None:
-                client = await self._pool.create(own, deadline)
+                client = await self._pool.create(own, deadline, network=network)
         except BaseException:
             self._undo(waiter)
             raise
@@ -302,7 +310,7 @@ class Admission:
         if limit is not None and self._of(tenant) >= limit:
             self._make_room(tenant)
             return False
-        spare = self._pool.pop() if waiter.own is None else None
+        spare = self._pool.pop() if waiter.own is None and not waiter.network else None
         if spare is not None:
             self._grant(waiter, spare)
             return True
@@ -330,7 +338,7 @@ class Admission:
         if tenant in self._queues:
             self._queues.move_to_end(tenant)
         self._pace.note(waiter.since)
-        if waiter.own is None:
+        if waiter.own is None and not waiter.network:
             metrics.pool(hit=client is not None)
         waiter.grant.set_result(client)
 

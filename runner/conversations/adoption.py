@@ -121,11 +121,11 @@ class Adoption:
         elif run is not None and (mark is None or mark.version < 0):
             raise ProtocolError("the sandbox misbehaved and was ended", cause="a run without files")
         try:
-            await conversation.take_over(client, noted.limits, mark)
+            await conversation.take_over(client, noted.limits, mark, network=noted.network)
         except NotFound:
             if run is not None or mark is None:
                 raise
-            await conversation.take_over(client, noted.limits, replace(mark, version=-1))
+            await conversation.take_over(client, noted.limits, replace(mark, version=-1), network=noted.network)
         if run is not None and run.end is None:
             await self._go_on(conversation, run)
         elif run is not None:

@@ -30,7 +30,7 @@ class Incarnation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """``limits`` are those that the sandbox was started with, ``agent`` the version of what runs in it."""
+    """``limits`` and ``network`` are what the sandbox was started with, ``agent`` the version of what runs in it."""
 
     sandbox_id: str
     tenant: str
@@ -39,6 +39,7 @@ class Assignment:
     limits: SandboxLimits
     agent: str
     created: str
+    network: bool = False
 
     @classmethod
     def read(cls, sandbox_id: str, content: dict[str, Any]) -> Self | None:
@@ -51,7 +52,8 @@ class Assignment:
         if not all(isinstance(word, str) for word in words):
             return None
         tenant, conversation, incarnation, agent, created = words
-        return cls(sandbox_id, tenant, conversation, incarnation, limits, agent, created)
+        network = content.get("network") is True
+        return cls(sandbox_id, tenant, conversation, incarnation, limits, agent, created, network)
 
     @property
     def current(self) -> bool:
@@ -65,7 +67,7 @@ class Assignments:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
-    async def note(self, sandbox_id: str, owner: Incarnation, limits: SandboxLimits) -> None:
+    async def note(self, sandbox_id: str, owner: Incarnation, limits: SandboxLimits, *, network: bool = False) -> None:
         """A sandbox was given away. What cannot be noted is only lost for the next start."""
         if self._folder is None:
             return
@@ -76,6 +78,7 @@ class Assignments:
             "limits": asdict(limits),
             "agent": loader.version(),
             "created": now(),
+            "network": network,
         }
         try:
             await asyncio.to_thread(records.write, self._folder, sandbox_id, content)

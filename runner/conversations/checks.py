@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from runner.backends.base import BackendReport
+from runner.backends.egress import NETWORK
 from runner.conversations.conversation import Conversation
-from runner.errors import Conflict, InvalidRequest
+from runner.conversations.settings import ConversationSettings
+from runner.errors import Conflict, EgressUnavailable, InvalidRequest
 from runner.limits.config import LimitsConfig
 from runner.model import RunRequest
 
@@ -47,4 +53,19 @@ def check_room(conversation: Conversation, before: int) -> None:
             "(at most five sixteenths of memory_bytes): delete files first, or ask for more",
             used=used,
             limit=room,
+        )
+
+
+def check_settings(report: BackendReport, given: Mapping[str, Any]) -> None:
+    """Whether settings can be, before a conversation is made for them. Raises InvalidRequest, EgressUnavailable."""
+    check_network(report, ConversationSettings().changed(given).network)
+
+
+def check_network(report: BackendReport, wanted: bool | None) -> None:
+    """Whether a sandbox with network may be asked for. Raises EgressUnavailable where it is known that not."""
+    if wanted and report.egress is False:
+        raise EgressUnavailable(
+            f"network: this deployment's sandboxes have none ({report.egress_detail}); send the call again with "
+            "network false, and do not try to install packages or to fetch anything",
+            setting=NETWORK,
         )

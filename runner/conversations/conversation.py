@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -69,7 +70,7 @@ class Conversation:
         self.lock = Turns()
         self.mirror: Mirror | None = None
         self.last_used = self.asked_for = time.monotonic()
-        self.closing = False
+        self.closing = self.has_network = False
         self._runs: dict[str, _Run] = {}
         self._limits, self._idle_ttl_s = limits, idle_ttl_s
         self._admission, self._owners = admission, owners
@@ -165,8 +166,9 @@ class Conversation:
 
     # -- sandbox ---------------------------------------------------------------------------------------------
 
-    async def live(self) -> Mirror:
-        """The sandbox with all files in place; a new one when there is none. Call with the lock held.
+    async def live(self, network: bool | None = None) -> Mirror:
+        """The sandbox with all files in place; a new one when there is none with such a ``network`` (None: as the
+        setting says). Call with the lock held.
 
         Raises what ``Admission.acquire`` does, OwnedElsewhere, QuotaExceeded when the files do not fit, SandboxLost.
         """
@@ -175,18 +177,22 @@ class Conversation:
         except OwnedElsewhere:
             await self.drop("sandbox_lost")  # ours is not up to date any more
             raise
+        wanted = self.settings.network if network is None else network
+        if self.alive and self.has_network != wanted:
+            await self.drop("network_changed")
+            await self._owners.acquire(self.workspace)
         try:
-            return await self._filled()
+            return await self._filled(wanted)
         finally:
             if self.mirror is None:
                 await self._owners.release(self.workspace)
 
-    async def _filled(self) -> Mirror:
+    async def _filled(self, network: bool) -> Mirror:
         for attempt in (1, 2):
             if self.mirror is None or not self.mirror.client.alive:
                 await self.drop("sandbox_lost" if self.mirror is not None else None)
                 await self._owners.acquire(self.workspace)  # the drop has given it up
-                self.mirror = Mirror(self.workspace, await self._acquire(), self._check_disk)
+                self.mirror = Mirror(self.workspace, await self._acquire(network), self._check_disk)
                 if self.mirror.client.adoptable:
                     await self._note_assignment(self.mirror.client)
             try:
@@ -201,17 +207,19 @@ class Conversation:
                     raise
         raise AssertionError("unreachable")
 
-    async def _acquire(self) -> SandboxClient:
+    async def _acquire(self, network: bool) -> SandboxClient:
         wanted = self.effective.sandbox
         own = None if wanted == self._limits.sandbox else wanted
         deadline = self._asked_at + self._limits.queue.timeout_s
-        client = await self._admission.acquire(self, deadline, since=self._asked_at, own=own, entitled=self._waited)
-        self.started_with = wanted
+        client = await self._admission.acquire(
+            self, deadline, since=self._asked_at, own=own, entitled=self._waited, network=network
+        )
+        self.started_with, self.has_network = wanted, network
         return client
 
     async def _note_assignment(self, client: SandboxClient) -> None:
         assert self.started_with is not None
-        await self._assignments.note(client.sandbox_id, self.workspace, self.started_with)
+        await self._assignments.note(client.sandbox_id, self.workspace, self.started_with, network=self.has_network)
 
     def mark(self, run: RunMark | None = None) -> Json | None:
         """What the sandbox is to remember for the next start of the service; None where it does not live so long."""
@@ -221,7 +229,9 @@ class Conversation:
         seq = max(0, mirror.draft_seq)
         return Mark(mirror.version, seq, self._variables.there, self._variables.reason, run).json()
 
-    async def take_over(self, client: SandboxClient, started_with: SandboxLimits, mark: Mark | None) -> Mirror:
+    async def take_over(
+        self, client: SandboxClient, started_with: SandboxLimits, mark: Mark | None, *, network: bool = False
+    ) -> Mirror:
         """Have a sandbox that an earlier start of the service gave to this conversation.
 
         ``mark`` says what is in it; None: nobody knows. Raises OwnedElsewhere, NotFound for a state that never was.
@@ -232,7 +242,8 @@ class Conversation:
         else:
             await mirror.take_over(mark.version, mark.draft_seq)
         await self._owners.acquire(self.workspace)
-        self.mirror, self.started_with, self.last_used = mirror, started_with, time.monotonic()
+        self.mirror, self.started_with, self.has_network = mirror, started_with, network
+        self.last_used = time.monotonic()
         if mark is not None:
             self._variables.there, self._variables.reason = mark.variables, mark.reason
         self._admission.adopt(self)
@@ -342,7 +353,7 @@ class Conversation:
         try:
             async with self.held(asked_at):
                 run.current = True
-                mirror = None if run.cancelled else await self._live_unless_withdrawn()
+                mirror = None if run.cancelled else await self._live_unless_withdrawn(request.network)
                 if mirror is None or run.cancelled:
                     return await stop_before_it_begins(self.workspace, running)
                 run.executing = True
@@ -363,11 +374,10 @@ class Conversation:
         finally:
             del self._runs[running.execution_id]
 
-    async def _live_unless_withdrawn(self) -> Mirror | None:
-        try:
-            return await self.live()
-        except Withdrawn:
-            return None
+    async def _live_unless_withdrawn(self, network: bool | None) -> Mirror | None:
+        with contextlib.suppress(Withdrawn):
+            return await self.live(network)
+        return None
 
     def base_url(self, execution_id: str) -> str:
         """Where what a run showed can be fetched from."""
@@ -381,8 +391,7 @@ class Conversation:
 
     def run_limits(self, request: RunRequest) -> RunLimits:
         """What a run may give back: what it asks for, at most what its conversation and the deployment allow."""
-        wider = replace(self._limits.run, output_bytes=self.effective.output_bytes)
-        return request.limits.within(wider)
+        return request.limits.within(replace(self._limits.run, output_bytes=self.effective.output_bytes))
 
 
 def new_execution_id() -> str:

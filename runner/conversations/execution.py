@@ -215,6 +215,7 @@ class Execution:
             skipped=end.skipped if end else [],
             results_dropped=self.results.dropped + (end.displays_dropped if end else 0),
             files_dropped=left_out,
+            rewritten=self.mirror.rewritten,
         )
 
     async def _on_event(self, event: Event, streams: dict[str, StreamRecorder]) -> None:

@@ -31,6 +31,7 @@ class Description:
     idle_ttl_ms: int
     limits: Json
     limits_apply: Literal["now", "next_sandbox"]
+    network: bool = False
 
     @classmethod
     def of(cls, conversation: Conversation) -> Description:
@@ -47,6 +48,7 @@ class Description:
             idle_ttl_ms=effective.idle_ttl_ms,
             limits=effective.json(),
             limits_apply="next_sandbox" if stale else "now",
+            network=conversation.settings.network,
         )
 
 

@@ -12,7 +12,16 @@ from runner.agent.protocol import Json
 from runner.model import Language, RunLimits, RunRequest
 
 REASONS: Final = frozenset(
-    ("restored", "reset", "idle", "evicted", "sandbox_lost", "interpreter_lost", "lost_in_previous_run")
+    (
+        "restored",
+        "reset",
+        "idle",
+        "evicted",
+        "sandbox_lost",
+        "interpreter_lost",
+        "lost_in_previous_run",
+        "network_changed",
+    )
 )
 _MOST_MS: Final = 1 << 40
 
@@ -31,7 +40,7 @@ class RunMark:
     @classmethod
     def of(cls, execution_id: str, request: RunRequest, oom_kills: int) -> Self:
         """Of a run about to be sent."""
-        return cls(execution_id, request.language, request.fresh, request.timeout_ms, request.limits, oom_kills)
+        return cls(execution_id, request.ends_as, request.fresh, request.timeout_ms, request.limits, oom_kills)
 
     @property
     def request(self) -> RunRequest:
@@ -46,7 +55,12 @@ class RunMark:
             "language": self.language,
             "fresh": self.fresh,
             "timeout_ms": self.timeout_ms,
-            "limits": [limits.output_bytes, limits.artifacts, limits.artifact_bytes],
+            "limits": [
+                limits.output_bytes,
+                limits.artifacts,
+                limits.artifact_bytes,
+                *([1] if limits.unbounded else []),
+            ],
             "oom_kills": self.oom_kills,
         }
 
@@ -54,14 +68,15 @@ class RunMark:
     def read(cls, body: Json) -> Self:
         """As it came back. Raises KeyError, TypeError or ValueError for what was never sent."""
         language, limits = body["language"], body["limits"]
-        if language not in ("python", "bash") or not isinstance(limits, list) or len(limits) != 3:
+        if language not in ("python", "bash") or not isinstance(limits, list) or len(limits) not in (3, 4):
             raise ValueError("not a run")
+        output, artifacts, size = (None if one is None else _count(one) for one in limits[:3])
         return cls(
             str(body["id"]),
             language,
             bool(body["fresh"]),
             _count(body["timeout_ms"], _MOST_MS),
-            RunLimits(*(None if one is None else _count(one) for one in limits)),
+            RunLimits(output, artifacts, size, unbounded=len(limits) == 4),
             _count(body["oom_kills"]),
         )
 

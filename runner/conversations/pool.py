@@ -109,20 +109,24 @@ class Pool:
         if self._held:
             raise BackendUnavailable(self._held, retry_after_ms=COME_AGAIN_MS)
 
-    async def create(self, limits: SandboxLimits | None = None, deadline: float | None = None) -> SandboxClient:
-        """A new sandbox, with limits of its own or those of the spares.
+    async def create(
+        self, limits: SandboxLimits | None = None, deadline: float | None = None, *, network: bool = False
+    ) -> SandboxClient:
+        """A new sandbox, with limits of its own or those of the spares, which have no network.
 
         Its turn to be started is waited for until ``deadline`` (monotonic). Raises BackendUnavailable.
         """
         self._last_take = time.monotonic()
-        return await self._start(limits or self._limits, deadline)
+        return await self._start(limits or self._limits, deadline, network=network)
 
-    async def _start(self, limits: SandboxLimits, deadline: float | None = None) -> SandboxClient:
+    async def _start(
+        self, limits: SandboxLimits, deadline: float | None = None, *, network: bool = False
+    ) -> SandboxClient:
         self.check()
         await self._turn(deadline)
         try:
             self.check()
-            return await start_sandbox(self._backend, limits, self._ready_timeout_s)
+            return await start_sandbox(self._backend, limits, self._ready_timeout_s, network=network)
         finally:
             self._starts.release()
 
@@ -219,9 +223,11 @@ class Pool:
                     await asyncio.sleep(delay)
 
 
-async def start_sandbox(backend: Backend, limits: SandboxLimits, ready_timeout_s: float) -> SandboxClient:
+async def start_sandbox(
+    backend: Backend, limits: SandboxLimits, ready_timeout_s: float, *, network: bool = False
+) -> SandboxClient:
     """A new sandbox whose interpreter waits for its first cell. Raises BackendUnavailable, leaving nothing."""
-    sandbox = await backend.create(SandboxSpec(secrets.token_hex(8), limits))
+    sandbox = await backend.create(SandboxSpec(secrets.token_hex(8), limits, network))
     client = SandboxClient(sandbox)
     try:
         await client.attach(ready_timeout_s)

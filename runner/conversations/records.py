@@ -68,7 +68,11 @@ def fingerprint(request: RunRequest) -> str:
         "stdin": None if request.stdin is None else hashlib.sha256(request.stdin).hexdigest(),
         "env": dict(request.env),
         "limits": [limits.output_bytes, limits.artifacts, limits.artifact_bytes],
+        **(
+            {} if request.network is None else {"network": request.network}
+        ),  # as keys were claimed before there was any
     }
+    canonical |= {name: True for name in ("script", "detached", "bare") if getattr(request, name)}
     return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
 
 

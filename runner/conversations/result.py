@@ -50,7 +50,8 @@ class RunResult:
     """Everything a caller learns about a run.
 
     ``files_error``: nothing of what it changed was stored, and why. ``record_error``: it is not kept, or not
-    whole, and why. ``results_dropped`` and ``files_dropped`` count what is not listed.
+    whole, and why. ``results_dropped`` and ``files_dropped`` count what is not listed. ``rewritten``: files that were
+    written again with the content that they had; not kept with the result.
     """
 
     execution_id: str
@@ -72,6 +73,7 @@ class RunResult:
     results_dropped: int = 0
     files_dropped: int = 0
     record_error: Json | None = None
+    rewritten: list[FileEntry] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

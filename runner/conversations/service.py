@@ -14,7 +14,7 @@ from runner.conversations import listing
 from runner.conversations.admission import Admission
 from runner.conversations.adoption import Adoption
 from runner.conversations.assignments import Assignments
-from runner.conversations.checks import check_request, check_room
+from runner.conversations.checks import check_network, check_request, check_room
 from runner.conversations.config import ConversationsConfig
 from runner.conversations.conversation import Conversation, new_execution_id
 from runner.conversations.output import StoredBlob
@@ -252,15 +252,21 @@ class ConversationService:
         """A conversation with its settings as they are in effect."""
         return listing.Description.of(conversation)
 
-    async def configure(self, conversation: Conversation, changes: Mapping[str, Any]) -> listing.Description:
+    async def configure(
+        self, conversation: Conversation, changes: Mapping[str, Any], idle_cap_ms: int | None = None
+    ) -> listing.Description:
         """Change settings: of ``labels``, ``idle_ttl_ms``, ``limits`` and ``network`` those that are given, each as
-        a whole; None puts the deployment's value back. What is above the deployment's is lowered to it.
+        a whole; None puts the deployment's value back. What is above the deployment's is lowered to it, an idle time
+        only to ``idle_cap_ms`` where a surface gives that.
 
-        Raises InvalidRequest, and Conflict when the files there are take more than the new limit.
+        Raises InvalidRequest, EgressUnavailable, and Conflict when the files there are take more than the new limit.
         """
         async with conversation.configuring:
             before = conversation.settings
             settings = before.changed(changes)
+            if idle_cap_ms is not None:
+                settings = replace(settings, idle_cap_ms=idle_cap_ms)
+            check_network(self.report, settings.network and not before.network)
             if settings != before:
                 room_before = conversation.effective.sandbox.workspace_bytes
                 conversation.apply(settings)
@@ -323,25 +329,35 @@ class ConversationService:
     # -- runs --------------------------------------------------------------------------------------------------
 
     async def begin(
-        self, tenant: str, identifier: str, request: RunRequest, *, key: str | None = None, announced: bool = True
+        self,
+        tenant: str,
+        identifier: str,
+        request: RunRequest,
+        *,
+        key: str | None = None,
+        announced: bool = True,
+        asked_at: float | None = None,
     ) -> Running:
         """Begin a run in a conversation; it waits for its turn and goes on whether or not somebody waits for it.
 
-        ``announced``: whether the caller may learn its id, or tell it, before its outcome.
+        ``announced``: whether the caller may learn its id, or tell it, before its outcome. ``asked_at`` (monotonic):
+        when the request came, where it has waited already.
 
         ``key`` is an Idempotency-Key: the run that was begun under it before is given again, whatever became of
         it. A run that is refused before it begins claims no key. Raises KeyReused.
         """
-        asked_at = time.monotonic()
+        asked_at = time.monotonic() if asked_at is None else asked_at
         check_request(request, self.limits)
         if key is None:  # with one, what was begun before is still answered
             self.admission.check_open()
+            check_network(self.report, request.network)  # what is refused makes no conversation
         claim = None if key is None else Claim.of(key, request)
         conversation, _ = await self.ensure(tenant, identifier)
         if claim is not None:
             earlier = await self._begun_under(conversation.workspace, claim)
             if earlier is not None:
                 return earlier
+        check_network(self.report, conversation.settings.network if request.network is None else request.network)
         if not self.report.available:
             raise self._unavailable()
         return self.runs.start(

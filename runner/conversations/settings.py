@@ -90,12 +90,18 @@ class ConversationSettings:
     labels: Mapping[str, str] = field(default_factory=dict)
     idle_ttl_ms: int | None = None
     limits: OwnLimits = OwnLimits()
+    network: bool = False
+    idle_cap_ms: int | None = None  # what a surface lets the idle time rise to, above the deployment's
 
     @classmethod
     def stored(cls, payload: Mapping[str, Any]) -> ConversationSettings:
         """From the store."""
         return cls(
-            dict(payload.get("labels") or {}), payload.get("idle_ttl_ms"), OwnLimits.stored(payload.get("limits"))
+            dict(payload.get("labels") or {}),
+            payload.get("idle_ttl_ms"),
+            OwnLimits.stored(payload.get("limits")),
+            payload.get("network") is True,
+            payload.get("idle_cap_ms"),
         )
 
     def changed(self, given: Mapping[str, Any]) -> ConversationSettings:
@@ -113,17 +119,21 @@ class ConversationSettings:
             new = replace(new, idle_ttl_ms=ttl)
         if "limits" in given:
             new = replace(new, limits=OwnLimits.asked(given["limits"] or {}))
-        if given.get("network"):
-            raise InvalidRequest("network: this deployment's sandboxes have no network; leave it out, or send false")
+        if "network" in given:
+            new = replace(new, network=bool(given["network"]))
         return new
 
     def own(self) -> Json:
-        """What a fork takes over: limits, not labels; empty when there are none."""
+        """What a fork takes over: limits and network, not labels; empty when there are none."""
         return {name: value for name, value in self.json().items() if name != "labels" and value}
 
     def json(self) -> Json:
         """For the store."""
         found: Json = {"labels": dict(self.labels), "limits": self.limits.json()}
+        if self.network:
+            found["network"] = True
+        if self.idle_cap_ms is not None:
+            found["idle_cap_ms"] = self.idle_cap_ms
         return found if self.idle_ttl_ms is None else {**found, "idle_ttl_ms": self.idle_ttl_ms}
 
     def effective(self, config: LimitsConfig, idle_ttl_s: float) -> Effective:
@@ -134,7 +144,7 @@ class ConversationSettings:
             sandbox_limits(own, config.sandbox),
             min(own.timeout_ms or config.timeout_cap_ms, config.timeout_cap_ms),
             min(own.output_bytes or config.max_output_bytes, config.max_output_bytes),
-            min(self.idle_ttl_ms or idle, idle),
+            min(self.idle_ttl_ms or idle, max(idle, self.idle_cap_ms or 0)),
         )
 
 

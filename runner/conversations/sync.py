@@ -73,6 +73,7 @@ class Mirror:
         self._check_disk = check_disk  # raises StoreFull when so many bytes of a run are not to be stored
         self._storing: asyncio.Timeout | None = None
         self._interrupted = False
+        self.rewritten: list[FileEntry] = []  # by the last run, with the content that they had
         self.version = 0
         self.draft_seq = -1
         self._files: dict[str, FileEntry] = {}
@@ -158,6 +159,7 @@ class Mirror:
         """
         if limits is not None:
             await aside(len(end.changes), _check_limits, end, limits)
+        self.rewritten = []
         changes, contents = await self._store(end) if end.changes else ([], {})
         result = await self.workspace.commit(
             changes,
@@ -324,6 +326,7 @@ class Mirror:
         entry = FileEntry(change.path, size, sha256, blob, change.mode, change.modified_ns)
         known = self._files.get(change.path)
         if known is not None and known.sha256 == sha256 and known.mode == change.mode:
+            self.rewritten.append(known)
             return None
         return FileChange(change.path, "created" if known is None else "modified", entry)
 

@@ -228,7 +228,9 @@ class SandboxClient:
         channel = self.stream.open_channel()
         body: Json = {
             "op": "run", "run": run_id, "channel": channel.number, "language": request.language,
-            "fresh": request.fresh, "timeout_ms": request.timeout_ms, "env": dict(request.env), "mark": mark,
+            "fresh": request.fresh, "script": request.script and request.language == "python", "detached": request.detached,
+            "bare": request.bare,
+            "timeout_ms": request.timeout_ms, "env": dict(request.env), "mark": mark,
         }  # fmt: skip
         code = request.code.encode("utf-8", "replace")
         attached = (code,) if request.stdin is None else (code, request.stdin)
@@ -236,7 +238,7 @@ class SandboxClient:
             reply = await self.stream.request(body, attached)
             if not reply.get("ok"):
                 raise _refused(reply)
-            async for event in self._events(channel, run_id, request.language, 0, request.timeout_ms / 1000, note):
+            async for event in self._events(channel, run_id, request.ends_as, 0, request.timeout_ms / 1000, note):
                 yield event
         finally:
             channel.close()

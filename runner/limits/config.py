@@ -113,13 +113,14 @@ class LimitsConfig:
 def _sandbox(env: environment.Env) -> SandboxLimits:
     default = SandboxLimits()
     memory = environment.size(env, "SANDBOX_MEMORY", default.memory_bytes)
+    workspace = environment.size(env, "SANDBOX_WORKSPACE_TMPFS_SIZE", default.workspace_bytes)  # its other name
     soft_nofile = {"SANDBOX_NOFILE_ULIMIT": env.get("SANDBOX_NOFILE_ULIMIT", "").split(":")[0]}
     limits = SandboxLimits(
         memory_bytes=memory,
         cpus=environment.number(env, "SANDBOX_CPUS", default.cpus, minimum=MIN_CPUS, maximum=MAX_CPUS),
         pids=environment.integer(env, "SANDBOX_PIDS_LIMIT", default.pids, minimum=MIN_PIDS, maximum=MAX_PIDS),
         nofile=environment.integer(soft_nofile, "SANDBOX_NOFILE_ULIMIT", default.nofile, minimum=64),
-        workspace_bytes=environment.size(env, "SANDBOX_WORKSPACE_SIZE", default.workspace_bytes),
+        workspace_bytes=environment.size(env, "SANDBOX_WORKSPACE_SIZE", workspace),
         workspace_files=environment.integer(env, "SANDBOX_WORKSPACE_FILES", default.workspace_files, minimum=1),
         tmp_bytes=environment.size(env, "SANDBOX_TMPFS_SIZE", default.tmp_bytes),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from runner import environment
 
 DATA_DIR: Final = "SANDBOX_DATA_DIR"
 WORKSPACE_SIZE: Final = "SANDBOX_WORKSPACE_SIZE"
+WORKSPACE_ALIAS: Final = "SANDBOX_WORKSPACE_TMPFS_SIZE"
 WORKSPACE_FILES: Final = "SANDBOX_WORKSPACE_FILES"
 MIB: Final = 1 << 20
 MAX_DAYS: Final = 36_500
@@ -42,7 +43,7 @@ class WorkspaceConfig:
         return cls(
             data_dir=environment.data_folder(env, uid),
             max_upload_bytes=environment.size(env, "SANDBOX_MAX_UPLOAD_BYTES", 256 * MIB),
-            workspace_bytes=environment.size(env, WORKSPACE_SIZE, 512 * MIB),
+            workspace_bytes=environment.size(env, WORKSPACE_SIZE, environment.size(env, WORKSPACE_ALIAS, 512 * MIB)),
             max_files=environment.integer(env, WORKSPACE_FILES, 20_000, minimum=1),
             keep_versions=environment.integer(env, "SANDBOX_KEEP_VERSIONS", 100, minimum=100),
             keep_days=environment.integer(env, "SANDBOX_KEEP_DAYS", 30, minimum=1, maximum=MAX_DAYS),

@@ -38,8 +38,11 @@ class Uploads(Core):
         if_match: str | None = None,
         mode: int = 0o644,
         modified_ns: int | None = None,
+        beyond: int = 0,
     ) -> FileEntry:
         """Store what was staged under ``path``. When it returns, blob and draft entry are durable.
+
+        ``beyond``: bytes that the workspace may take above its limit for this file.
 
         Raises ``InvalidPath``, ``PreconditionFailed``, ``Conflict``, ``QuotaExceeded``, ``StoreFailed``; the
         staging is then aborted by its context manager.
@@ -47,10 +50,11 @@ class Uploads(Core):
         path = normalise(path)
         digest = await staging.finish()
         self._check_alive()
-        check_put(self._state.tree, path, digest.size, self._quota, if_absent, if_match)
+        quota = replace(self._quota, max_bytes=self._quota.max_bytes + beyond) if beyond else self._quota
+        check_put(self._state.tree, path, digest.size, quota, if_absent, if_match)
         blob = await self._keep(staging, digest)
         entry = _entry(path, digest, blob, mode, modified_ns)
-        await self._append(lambda tree: plan_put(tree, entry, self._quota, if_absent, if_match))
+        await self._append(lambda tree: plan_put(tree, entry, quota, if_absent, if_match))
         return entry
 
     async def put_many(

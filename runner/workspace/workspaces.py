@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -209,6 +209,25 @@ class Workspaces:
     async def read_record(self, tenant: str, kind: str, identifier: str) -> Json | None:
         """The newest state of a record, or None."""
         return (await self._record(tenant, kind, identifier).newest())[1]
+
+    async def replace_record(self, tenant: str, kind: str, identifier: str, payload: Mapping[str, Any]) -> None:
+        """Append a state to a record, and remove those before it but the last one."""
+        series = self._record(tenant, kind, identifier)
+        await series.add(payload)
+        await series.forget((await series.numbers())[:-2])
+
+    async def records(self, tenant: str, kind: str) -> Sequence[str]:
+        """Ids of all records of a kind."""
+        folder = keys.records_of(check_tenant(tenant), check_record_name(kind))
+        found = [*(await self._store.names(folder, limit=1000))]
+        while page := await self._store.names(folder, found[-1] if found else "", 1000):
+            found += page
+        return found
+
+    async def remove_record(self, tenant: str, kind: str, identifier: str) -> None:
+        """Forget a record, with all its states."""
+        series = self._record(tenant, kind, identifier)
+        await series.forget(await series.numbers())
 
     def _record(self, tenant: str, kind: str, identifier: str) -> Series:
         folder = keys.records(check_tenant(tenant), check_record_name(kind), check_record_name(identifier))

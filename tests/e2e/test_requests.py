@@ -243,13 +243,19 @@ def test_settings_are_shown_as_they_hold(chat: Chat) -> None:
     "body",
     [
         {"limits": {"memory": 1}}, {"limits": {"pids": 0}}, {"limits": {"cpus": "1"}}, {"limits": {"pids": True}},
-        {"limits": []}, {"idle_ttl_ms": 0}, {"idle_ttl_ms": 1.5}, {"network": True}, {"labels": {"a b": "c"}},
+        {"limits": []}, {"idle_ttl_ms": 0}, {"idle_ttl_ms": 1.5}, {"network": 1}, {"labels": {"a b": "c"}},
         {"labels": {"a": 1}}, {"labels": {"a": "x" * 257}}, {"labels": {str(n): "" for n in range(33)}},
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_make_no_conversation(chat: Chat, body: dict[str, Any]) -> None:
     answer = chat.http.put(f"/v1/conversations/{chat.id}", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_arguments")
+    assert chat.http.get(f"/v1/conversations/{chat.id}").status_code == 404
+
+
+def test_network_that_there_is_none_of_makes_no_conversation(chat: Chat) -> None:
+    answer = chat.http.put(f"/v1/conversations/{chat.id}", json={"network": True})
+    assert (answer.status_code, answer.json()["code"]) == (422, "egress_unavailable")
     assert chat.http.get(f"/v1/conversations/{chat.id}").status_code == 404
 
 

@@ -15,7 +15,7 @@ from tests.support.columns import CHOSEN
 
 DOCKER = ("docker-runc", "docker-runsc")
 RUNSC = ("docker-runsc",)
-E2E = "tests/e2e"
+E2E, HOSTILE = "tests/e2e", "tests/hostile"
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,21 @@ DIFFERENCES: dict[str, Difference] = {
     made.id: made
     for made in (
         Difference("agent-facts", RUNSC),
+        Difference(
+            "browser-loopback",
+            RUNSC,
+            (f"{E2E}/test_gateway_commands_media.py::test_capture_a_page_that_the_sandbox_serves",),
+        ),
         Difference("device-folder", DOCKER),
         Difference("device-nodes", RUNSC),
+        Difference(
+            "egress",
+            DOCKER,
+            (
+                f"{HOSTILE}/test_egress.py::test_70_connections_of_one_sandbox_are_bounded",
+                f"{HOSTILE}/test_egress.py::test_the_way_to_the_proxy_cannot_be_taken_over",
+            ),
+        ),
         Difference("lock-channel", DOCKER),
         Difference("memory-of-others", RUNSC),
         Difference(

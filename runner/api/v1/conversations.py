@@ -11,7 +11,7 @@ from runner.api.auth import Tenant
 from runner.api.problems import problems
 from runner.api.v1 import schemas, translate
 from runner.api.v1.routing import PLAIN_ID, StrictRoute, service
-from runner.conversations.settings import ConversationSettings
+from runner.conversations.checks import check_settings
 from runner.errors import InvalidRequest
 
 router = APIRouter(prefix="/v1/conversations", tags=["conversations"], dependencies=[PLAIN_ID], route_class=StrictRoute)
@@ -35,7 +35,7 @@ async def put_conversation(
     what holds.
     """
     changes = {} if body is None else body.model_dump(exclude_unset=True)
-    ConversationSettings().changed(changes)  # before anything is made
+    check_settings(service(request).report, changes)  # before anything is made
     conversation, created = await service(request).ensure(tenant, id)
     if changes:
         await service(request).configure(conversation, changes)

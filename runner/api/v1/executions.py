@@ -50,6 +50,7 @@ async def execute(
         stdin=None if body.stdin is None else body.stdin.encode(),
         env=body.env,
         limits=RunLimits(**body.limits.model_dump()),
+        network=body.network,
     )
     streamed = event_stream.MEDIA_TYPE in request.headers.get("accept", "")
     opening = _open(service(request).begin(tenant, id, run, key=idempotency_key, announced=streamed))

@@ -75,7 +75,7 @@ class StrictRoute(OpenRoute):
         """``handle`` with a body that was checked and parsed."""
         if self.body_field is None:
             return handle
-        limit = None if self.path_format.endswith("/execute") else strict_json.MAX_BYTES
+        limit = None if self.path_format.endswith(("/execute", "/tools/{tool}")) else strict_json.MAX_BYTES
 
         async def handle_body(request: Request) -> Response:
             return await handle(await strict_json.checked(request, limit))

@@ -39,7 +39,7 @@ class ConversationIn(Strict):
     labels: dict[LabelName, Label] = Field(default_factory=dict, max_length=32)
     idle_ttl_ms: int | None = Field(None, ge=1, description="Lower only; null for the deployment's.")
     limits: LimitsIn | None = Field(None, description="Lower only; null for the deployment's.")
-    network: Literal[False] = Field(False, description="This deployment's sandboxes have no network.")
+    network: bool | None = Field(None, description="Whether sandboxes reach the proxy of this deployment; null: no.")
 
 
 class LimitsOut(BaseModel):
@@ -100,7 +100,9 @@ class ExecuteIn(Strict):
     fresh: bool = Field(False, description="Run beside the kept interpreter, in a new one.")
     stdin: str | None = Field(None, description="Given to the cell as standard input; without it, input is closed.")
     env: dict[str, str] = Field(default_factory=dict, max_length=256)
-    network: Literal[False] = Field(False, description="This deployment's sandboxes have no network.")
+    network: bool | None = Field(
+        None, description="Whether this run's sandbox reaches the proxy; null: as the conversation's setting says."
+    )
     limits: RunLimitsIn = Field(default_factory=RunLimitsIn)
 
     @model_validator(mode="after")

@@ -112,7 +112,7 @@ def conversation(item: Description) -> dict[str, Any]:
         "idle_ttl_ms": item.idle_ttl_ms,
         "limits": dict(item.limits),
         "limits_apply": item.limits_apply,
-        "network": False,
+        "network": item.network,
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner import environment
+from runner.backends.egress import EgressConfig
 from runner.model import SandboxLimits
 
 
@@ -24,6 +25,7 @@ class BubblewrapConfig:
     python: str = "/opt/venv/bin/python"
     agent_python: str = "/usr/bin/python3"
     limits: SandboxLimits = field(default_factory=SandboxLimits)
+    egress: EgressConfig = field(default_factory=EgressConfig)
 
     @classmethod
     def from_env(cls, env: environment.Env) -> BubblewrapConfig:
@@ -34,6 +36,7 @@ class BubblewrapConfig:
             rootfs=rootfs,
             state=environment.data_folder(env) / "run",
             bwrap=env.get("SANDBOX_BWRAP", "").strip() or shutil.which("bwrap"),
+            egress=EgressConfig.from_env(env),
         )
 
     @property

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from runner.backends.base import HOSTNAME, SANDBOX_UID, WORKSPACE
 from runner.backends.docker import labels
+from runner.backends.egress import EgressConfig
 from runner.backends.proc import HOST_FACTS
 from runner.model import SandboxLimits
 
@@ -52,10 +53,11 @@ class Identity:
     boot: str
     sandbox_id: str
     orphan_s: float
+    egress: EgressConfig | None = None  # of one with network
 
     def labels(self, engine: Engine) -> dict[str, str]:
         """What the next start of this deployment reads."""
-        return {
+        told = {
             labels.DEPLOYMENT: self.deployment,
             labels.BOOT: self.boot,
             labels.SANDBOX: self.sandbox_id,
@@ -63,6 +65,7 @@ class Identity:
             labels.RUNTIME: engine.runtime,
             labels.ORPHAN_AFTER: f"{self.orphan_s:g}",
         }
+        return told | ({labels.EGRESS: self.egress.label} if self.egress else {})
 
 
 def container(
@@ -91,11 +94,23 @@ def container(
         "AttachStdin": True,
         "AttachStdout": True,
         "AttachStderr": True,
-        "NetworkDisabled": True,
+        "NetworkDisabled": identity.egress is None,
         "Healthcheck": {"Test": ["NONE"]},
         "StopTimeout": 2,  # the agent is PID 1 and obeys nobody but its host; a daemon that stops need not wait for it
-        "HostConfig": _host(engine, limits, profile),
+        "HostConfig": _host(engine, limits, profile) | _network(identity.egress),
     }
+
+
+def _network(egress: EgressConfig | None) -> Json:
+    """None, or the one that was made for egress.
+
+    Where a container names no resolver of its own, engines of before 2024 have the host ask for it, on an internal
+    network too (CVE-2024-29018). With its own loopback as one, names of containers are still found and no others.
+    """
+    if egress is None:
+        return {"NetworkMode": "none"}
+    options = ["timeout:1", "attempts:1"]
+    return {"NetworkMode": egress.network, "Dns": ["127.0.0.1"], "DnsOptions": options, "DnsSearch": ["."]}
 
 
 def _host(engine: Engine, limits: SandboxLimits, profile: str) -> Json:
@@ -106,7 +121,6 @@ def _host(engine: Engine, limits: SandboxLimits, profile: str) -> Json:
         "CapDrop": ["ALL"],
         "CapAdd": list(GUEST_ROOT_CAPABILITIES) if engine.guest_root else [],
         "SecurityOpt": ["no-new-privileges:true", f"seccomp={profile}"],
-        "NetworkMode": "none",
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "PidMode": "",

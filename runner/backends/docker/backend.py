@@ -13,15 +13,17 @@ from runner.backends.child import started_or_undone
 from runner.backends.docker import labels
 from runner.backends.docker.args import Engine
 from runner.backends.docker.attach import attach
+from runner.backends.docker.attachment import Attachment
 from runner.backends.docker.config import DockerConfig
 from runner.backends.docker.door import RETRY_MS, Door, ImageMissing, explained, gone, unavailable
 from runner.backends.docker.groups import Groups
 from runner.backends.docker.probe import Found, Probe
 from runner.backends.docker.removal import Removal
 from runner.backends.docker.sandbox import DockerSandbox
-from runner.backends.docker.starting import Starter
+from runner.backends.docker.starting import Started, Starter
+from runner.backends.egress import PACKAGES, Egress
 from runner.errors import BackendUnavailable, FolioboxError, SandboxLost
-from runner.model import SandboxLimits, SandboxSpec
+from runner.model import SandboxSpec
 from runner.telemetry.logs import logger
 
 _START_S = 30.0
@@ -41,6 +43,7 @@ class DockerBackend:
         self._removal = Removal(self._door)
         self._starter = Starter(config, self._door, self._removal, self._boot)
         self._probe = Probe(config, self._door, self._starter, self._removal)
+        self._attachment = Attachment(config, self._door, self._starter, self._removal)
         self._found: Found | None = None  # what was last reported
         self._unusable: str | None = None  # the image that was told of; empty for none of that name
         self._engine: Engine | None = None
@@ -50,6 +53,8 @@ class DockerBackend:
     async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
         """What is not there or not allowed is not used, and neither is what was used before: it has not been found."""
         found = await self._probe.run()
+        network = await self._attachment.look(found.engine if found.report.available else None)
+        found = replace(found, report=replace(found.report, network=network))
         report = allowed(found.report)
         return self._take(found if report.available else Found(report))
 
@@ -78,13 +83,26 @@ class DockerBackend:
             return None
         if image == self._found.engine.image:
             self._unusable = None
-            return None
+            return await self._egress_renewed(self._found, allowed)
         found = await self._probe.with_image(image, self._found.engine.runtime)
         report = allowed(found.report)
         if found.engine is None or not report.available:
             self._tell_unusable(image, report.detail)
             return None
-        return self._take(replace(found, report=replace(report, detail=self._found.report.detail)))
+        was = self._found.report
+        return self._take(replace(found, report=replace(report, detail=was.detail, network=was.network)))
+
+    async def _egress_renewed(self, found: Found, allowed: Permission) -> BackendReport | None:
+        """Where the network or its proxy has come, or the network has gone."""
+        known = found.report.network
+        if not self._config.egress.wanted:
+            return None
+        there = await self._attachment.network()
+        seen = there if isinstance(there, Egress) else known if known.on else await self._attachment.look(found.engine)
+        if seen == known or seen.on is None:
+            return None
+        report = allowed(replace(found.report, network=seen))
+        return self._take(replace(found, report=report)) if report.available else None
 
     def _tell_unusable(self, image: str, why: str) -> None:
         if self._unusable != image:
@@ -99,12 +117,16 @@ class DockerBackend:
         if engine is None:
             advice = "no sandbox can be started: run `foliobox doctor` to see what is missing"
             raise BackendUnavailable(advice, retry_after_ms=RETRY_MS)
-        command = agent_command(self._config.agent_python, self._agent(engine, spec.limits))
+        command = agent_command(self._config.agent_python, self._agent(engine, spec))
+
+        async def start(engine: Engine) -> Started:
+            return await self._starter.start(engine, spec.sandbox_id, spec.limits, command, network=spec.network)
+
         try:
-            started = await self._starter.start(engine, spec.sandbox_id, spec.limits, command)
+            started = await start(engine)
         except ImageMissing:
             engine = await self._image_again(engine)
-            started = await self._starter.start(engine, spec.sandbox_id, spec.limits, command)
+            started = await start(engine)
         counters = self._groups.counters(started.container) if self._groups is not None else None
         sandbox = DockerSandbox(
             spec.sandbox_id, started.container, started.attached, self._door, self._removal, counters,
@@ -120,13 +142,14 @@ class DockerBackend:
             raise
         return sandbox
 
-    def _agent(self, engine: Engine, limits: SandboxLimits) -> dict[str, object]:
+    def _agent(self, engine: Engine, spec: SandboxSpec) -> dict[str, object]:
         config: dict[str, object] = {
             "root": WORKSPACE,
             "python": self._config.python,
             "orphan_s": self._config.orphan_s,
-            "nofile": limits.nofile,
+            "nofile": spec.limits.nofile,
         }
+        config |= {"packages": PACKAGES} if spec.network else {}
         return config | ({"uid": SANDBOX_UID} if engine.guest_root else {})
 
     async def _image_again(self, engine: Engine) -> Engine:
@@ -147,7 +170,8 @@ class DockerBackend:
             raise BackendUnavailable("no sandbox can be looked for before one can be started", retry_after_ms=RETRY_MS)
         runtime, content = self._engine.runtime, self._engine.content
         earlier = [labelled for _, labelled in await self._ours(running=True) if self._is_leftover(labelled)]
-        used = [told for told in earlier if labels.goes_on(told, runtime, content)]
+        granted = self._config.egress.label if self._config.egress.wanted else ""
+        used = [told for told in earlier if labels.goes_on(told, runtime, content, granted)]
         return [told[labels.SANDBOX] for told in used if labels.SANDBOX in told]
 
     async def attach(self, sandbox_id: str) -> DockerSandbox:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from runner import __version__, environment
+from runner.backends.egress import EgressConfig
 from runner.model import SandboxLimits
 
 DAEMON_VARIABLES: Final = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
@@ -31,14 +32,17 @@ class DockerConfig:
     agent_python: str = "/usr/bin/python3"
     orphan_s: float = ORPHAN_S
     limits: SandboxLimits = field(default_factory=SandboxLimits)
+    egress: EgressConfig = field(default_factory=EgressConfig)
 
     @classmethod
     def from_env(cls, env: environment.Env) -> DockerConfig:
         """``SANDBOX_IMAGE``, ``SANDBOX_RUNTIME``, ``SANDBOX_DOCKER_TIMEOUT`` and what names the daemon."""
+        call_s = environment.number(env, "SANDBOX_DOCKER_CALL_TIMEOUT_S", 30.0, minimum=1.0, maximum=600.0)
         return cls(
             data=environment.data_folder(env),
             image=environment.text(env, "SANDBOX_IMAGE", f"foliobox-sandbox:{__version__}"),
             runtime=environment.text(env, "SANDBOX_RUNTIME", "auto"),
-            timeout_s=environment.number(env, "SANDBOX_DOCKER_TIMEOUT", 30.0, minimum=1.0, maximum=600.0),
+            timeout_s=environment.number(env, "SANDBOX_DOCKER_TIMEOUT", call_s, minimum=1.0, maximum=600.0),
+            egress=EgressConfig.from_env(env),
             daemon={name: env[name] for name in DAEMON_VARIABLES if env.get(name, "").strip()},
         )

@@ -17,6 +17,7 @@ SANDBOX: Final = "foliobox.sandbox"
 IMAGE: Final = "foliobox.image"
 RUNTIME: Final = "foliobox.runtime"
 ORPHAN_AFTER: Final = "foliobox.orphan-after"
+EGRESS: Final = "foliobox.egress"  # network and proxy of a container that has network
 _FILE: Final = "deployment-id"
 
 
@@ -46,6 +47,9 @@ def deployment_id(data: Path) -> str:
     return hashlib.sha256(f"{told} {place.st_dev} {place.st_ino}".encode()).hexdigest()[:32]
 
 
-def goes_on(told: Mapping[str, str], runtime: str, content: str) -> bool:
-    """Whether a container is what would be started now: behind the same wall, with the same image in it."""
-    return bool(content) and (told.get(RUNTIME), told.get(IMAGE)) == (runtime, content)
+def goes_on(told: Mapping[str, str], runtime: str, content: str, egress: str) -> bool:
+    """Whether a container is what would be started now: behind the same wall, with the same image in it, and without
+    network or with the one (``egress``) that is granted now.
+    """
+    same = (told.get(RUNTIME), told.get(IMAGE)) == (runtime, content)
+    return bool(content) and same and told.get(EGRESS, "") in ("", egress)

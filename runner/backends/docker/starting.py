@@ -14,6 +14,7 @@ from runner.backends.docker.config import DockerConfig
 from runner.backends.docker.door import Door, ImageMissing, NameTaken
 from runner.backends.docker.profile import profile
 from runner.backends.docker.removal import Removal
+from runner.backends.egress import added_environment
 from runner.errors import BackendUnavailable
 from runner.model import SandboxLimits
 
@@ -34,14 +35,22 @@ class Starter:
         self._config, self._door, self._removal = config, door, removal
         self._boot = boot
 
-    async def start(self, engine: Engine, sandbox_id: str, limits: SandboxLimits, command: Sequence[str]) -> Started:
+    async def start(
+        self, engine: Engine, sandbox_id: str, limits: SandboxLimits, command: Sequence[str], *, network: bool = False
+    ) -> Started:
         """Three calls of the daemon. Raises BackendUnavailable and leaves nothing."""
+        egress = self._config.egress if network else None
+        if network and not self._config.egress.wanted:
+            raise BackendUnavailable("no sandbox has network here: SANDBOX_EGRESS_NETWORK is not set")
         try:
             deployment, filter_ = labels.deployment_id(self._config.data), profile()
         except (OSError, ValueError) as error:
             raise BackendUnavailable("a sandbox could not be prepared; see the log", cause=repr(error)) from error
-        identity = Identity(deployment, self._boot, sandbox_id, self._config.orphan_s)
-        body = args.container(engine, identity, limits, command, agent_environment(limits), filter_)
+        identity = Identity(deployment, self._boot, sandbox_id, self._config.orphan_s, egress)
+        told = agent_environment(limits)
+        if egress is not None:
+            told = added_environment(egress.proxy, told)
+        body = args.container(engine, identity, limits, command, told, filter_)
         made = await self._create(body, sandbox_id, identity.labels(engine))
         container, attached = str(made["Id"]), None
         try:

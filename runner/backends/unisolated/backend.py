@@ -101,10 +101,11 @@ class UnisolatedBackend(WithoutSurvivors):
         held = {OWN_UID} if self._config.privileged else set()
         walls = tuple(Wall(name, name in held, "" if name in held else NO_WALL) for name in WALLS)
         detail = "no isolation at all: for demos and tests on loopback only"
-        return allowed(BackendReport(self.name, True, "none", image_name(self._config.rootfs), True, detail, walls))
+        image = image_name(self._config.rootfs)
+        return allowed(BackendReport(self.name, True, "none", image, True, detail, walls, network=self._config.network))
 
     def _unavailable(self, detail: str) -> BackendReport:
-        return BackendReport(self.name, False, "none", detail=detail)
+        return BackendReport(self.name, False, "none", detail=detail, network=self._config.network)
 
     async def create(self, spec: SandboxSpec) -> UnisolatedSandbox:
         return await started_or_undone(self._create(spec))

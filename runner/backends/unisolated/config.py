@@ -8,7 +8,10 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runner.backends.egress import Egress
 from runner.model import SandboxLimits
+
+NO_EGRESS = "SANDBOX_EGRESS_NETWORK is set, but without isolation code has the host's network and no other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +28,16 @@ class UnisolatedConfig:
     python: str = "/opt/venv/bin/python"
     agent_python: str = "/usr/bin/python3"
     limits: SandboxLimits = field(default_factory=SandboxLimits)
+    network: Egress = field(default_factory=Egress)
 
     @classmethod
-    def beside(cls, rootfs: Path, state: Path, limits: SandboxLimits | None = None) -> UnisolatedConfig:
+    def beside(
+        cls, rootfs: Path, state: Path, limits: SandboxLimits | None = None, *, egress: bool = False
+    ) -> UnisolatedConfig:
         """With the program ``proot`` of this host, and records in a folder of their own."""
-        return cls(rootfs, state.with_name("run-unisolated"), shutil.which("proot"), limits=limits or SandboxLimits())
+        network = Egress(False, NO_EGRESS) if egress else Egress()
+        own = state.with_name("run-unisolated")
+        return cls(rootfs, own, shutil.which("proot"), limits=limits or SandboxLimits(), network=network)
 
     @property
     def folders(self) -> Path:

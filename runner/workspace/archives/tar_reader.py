@@ -5,7 +5,7 @@ Nothing is written here and no name reaches a file system: names become workspac
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,6 +21,7 @@ _PER_MEMBER: Final = 4 * BLOCK
 _SLACK: Final = 1 << 20
 _EXTENDED: Final = (tar_header.PAX, tar_header.PAX_GLOBAL, tar_header.LONG_NAME, tar_header.LONG_LINK)
 _LAST_NS: Final = (1 << 62) - 1
+_SKIPPABLE: Final = tar_header.REGULAR | {tar_header.FOLDER, *(b"1", b"2", b"3", b"4", b"6")}  # links and devices too
 _UNREADABLE: Final = ("GNU.sparse.", "SCHILY.realsize")
 
 
@@ -49,33 +50,34 @@ def stream_limit(content_bytes: int, members: int) -> int:
     return content_bytes + members * _PER_MEMBER + _SLACK
 
 
-async def members(source: Source, max_members: int, max_bytes: int) -> AsyncIterator[Member]:
-    """The regular files, in order. Raises ``BadArchive``, ``InvalidPath``, ``TooLarge``."""
+async def members(
+    source: Source, max_members: int, max_bytes: int, passed_over: Callable[[str], None] | None = None
+) -> AsyncIterator[Member]:
+    """The regular files, in order. Raises ``BadArchive``, ``InvalidPath``, ``TooLarge``.
+
+    With ``passed_over`` a member that no workspace can hold is told to it and skipped, instead of refused.
+    """
     seen = total = 0
     while True:
         found = await _header(source)
         if found is None:
             break
-        header, path, modified_ns = found
+        header, name, modified_ns = found
         seen += 1
         if seen > max_members:
             raise TooLarge(
                 f"the archive has more than {max_members} members: send several, or raise SANDBOX_MAX_UPLOAD_FILES",
                 limit=max_members,
             )
-        if header.kind == tar_header.FOLDER or (header.kind in tar_header.REGULAR and path.endswith("/")):
-            _check_folder(path, header)
+        path = await _given(source, header, name, passed_over)
+        if path is None:
             continue
-        if header.kind not in tar_header.REGULAR:
-            raise BadArchive(
-                f"{shown(path)} is {tar_header.kind_named(header.kind)}: only regular files and folders are taken"
-            )
         total += header.size
         if total > max_bytes:
             raise TooLarge(f"the files of the archive have more than {max_bytes} bytes", limit=max_bytes)
         content = source.pieces(header.size)
         mode = header.mode & 0o777 | 0o600  # its owner, the sandbox's user, can always read and replace it
-        yield Member(_relative(path), header.size, content, mode, min(modified_ns, _LAST_NS))
+        yield Member(path, header.size, content, mode, min(modified_ns, _LAST_NS))
         async for _ in content:  # what the caller left
             pass
         await source.exactly(-header.size % BLOCK)
@@ -84,7 +86,7 @@ async def members(source: Source, max_members: int, max_bytes: int) -> AsyncIter
             raise BadArchive("something follows the end of the archive: send one archive, and nothing after it")
 
 
-async def _header(source: Source) -> tuple[Header, str, int] | None:
+async def _header(source: Source) -> tuple[Header, bytes, int] | None:
     """The next member's header, name and time, its extended headers taken in; None at the end."""
     said = _Extended()
     seen: set[bytes] = set()
@@ -101,7 +103,7 @@ async def _header(source: Source) -> tuple[Header, str, int] | None:
             if said.size is not None:
                 header = replace(header, size=said.size)
             time = header.modified_s * 1_000_000_000 if said.modified_ns is None else said.modified_ns
-            return header, _decoded(header.name if said.name is None else said.name), time
+            return header, header.name if said.name is None else said.name, time
         if header.kind in seen:
             raise BadArchive("the archive is damaged: a member has the same extended header twice")
         seen.add(header.kind)
@@ -132,6 +134,34 @@ async def _extended(source: Source, header: Header) -> bytes:
     data = await source.exactly(header.size)
     await source.exactly(-header.size % BLOCK)
     return data
+
+
+async def _given(source: Source, header: Header, name: bytes, passed_over: Callable[[str], None] | None) -> str | None:
+    """The workspace path of a file; None for what is not given: a folder, or a member that is passed over."""
+    try:
+        return _place(header, name)
+    except (BadArchive, InvalidPath) as error:
+        damaged = header.kind == tar_header.FOLDER and header.size
+        if passed_over is None or header.kind not in _SKIPPABLE or damaged:
+            raise
+        passed_over(error.detail)
+    if header.kind in tar_header.REGULAR:  # no other kind has bytes
+        async for _ in source.pieces(header.size + -header.size % BLOCK):
+            pass
+    return None
+
+
+def _place(header: Header, name: bytes) -> str | None:
+    """The workspace path of a file, None for a folder. Raises ``BadArchive``, ``InvalidPath`` for anything else."""
+    path = _decoded(name)
+    if header.kind == tar_header.FOLDER or (header.kind in tar_header.REGULAR and path.endswith("/")):
+        _check_folder(path, header)
+        return None
+    if header.kind not in tar_header.REGULAR:
+        raise BadArchive(
+            f"{shown(path)} is {tar_header.kind_named(header.kind)}: only regular files and folders are taken"
+        )
+    return _relative(path)
 
 
 def _decoded(name: bytes) -> str:

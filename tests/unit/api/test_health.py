@@ -9,8 +9,8 @@ from runner.backends.base import BackendReport, Wall
 
 def test_shape_is_the_same_without_a_backend() -> None:
     pool = {"ready": 1, "size": 2}
-    up = describe(BackendReport("bubblewrap", True, walls=(Wall("cgroups", True),)), "", pool, {"memory": "ok"})
-    down = describe(BackendReport("bubblewrap", False, detail="no namespaces"), "", pool, {"memory": "short"})
+    up = describe(BackendReport("bubblewrap", True, walls=(Wall("cgroups", True),)), pool, {"memory": "ok"})
+    down = describe(BackendReport("bubblewrap", False, detail="no namespaces"), pool, {"memory": "short"})
     assert up.keys() == down.keys()
     assert (up["status"], down["status"], down["detail"]) == ("ok", "unavailable", "no namespaces")
     assert (up["pressure"], down["pressure"]) == ({"memory": "ok"}, {"memory": "short"})
@@ -18,7 +18,7 @@ def test_shape_is_the_same_without_a_backend() -> None:
 
 
 def test_pool_tells_how_many_spares_wait() -> None:
-    assert describe(BackendReport("bubblewrap", True), "", {"ready": 1, "size": 2}, {})["pool"] == {
+    assert describe(BackendReport("bubblewrap", True), {"ready": 1, "size": 2}, {})["pool"] == {
         "ready": 1,
         "size": 2,
     }
@@ -29,7 +29,7 @@ def test_the_engine_is_told_and_nothing_else_is_in_the_body() -> None:
         "docker", True, "separate-kernel", "foliobox-sandbox:1.0.0", True, walls=(Wall("agent", True),),
         runtime="runsc", engine="28.2.2",
     )  # fmt: skip
-    assert describe(report, "", {"ready": 2, "size": 2, "capped": False}, {"disk": "ok"}) == {
+    assert describe(report, {"ready": 2, "size": 2, "capped": False}, {"disk": "ok"}) == {
         "status": "ok", "ok": True, "egress": False, "egress_detail": "SANDBOX_EGRESS_NETWORK is not set",
         "backend": "docker", "runtime": "runsc", "isolation": "separate-kernel", "walls": {"agent": True},
         "docker": "28.2.2", "image": "foliobox-sandbox:1.0.0", "image_ready": True, "version": __version__,
@@ -39,5 +39,5 @@ def test_the_engine_is_told_and_nothing_else_is_in_the_body() -> None:
 
 
 def test_without_an_engine_there_is_no_runtime() -> None:
-    body = describe(BackendReport("bubblewrap", True), "", {}, {})
+    body = describe(BackendReport("bubblewrap", True), {}, {})
     assert (body["runtime"], body["docker"]) == (None, "")

@@ -34,7 +34,7 @@ def fault(model: type[BaseModel], body: Any) -> tuple[str, list[dict[str, str]]]
         (ExecuteIn, {"code": "", "timeout_ms": "1"}, "timeout_ms: must be a whole number"),
         (ExecuteIn, {"code": "", "timeout_ms": 1.5}, "timeout_ms: must be a whole number"),
         (ExecuteIn, {"code": "", "timeout_ms": 0}, "timeout_ms: must be 1 or more"),
-        (ExecuteIn, {"code": "", "network": True}, "network: must be false"),
+        (ExecuteIn, {"code": "", "network": 1}, "network: must be true or false"),
         (ExecuteIn, {"code": "", "language": "ruby"}, "language: must be 'python' or 'bash'"),
         (ExecuteIn, {"code": "", "env": {str(n): "" for n in range(257)}}, "env: must have 256 entries or fewer"),
         (LinkIn, {"path": "a", "expires_in_ms": 1 << 60}, "expires_in_ms: must be 604800000 or less"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,17 @@ import pytest
 from runner.backends.docker import args
 from runner.backends.docker.args import Engine, Identity
 from runner.backends.docker.profile import profile
+from runner.backends.egress import EgressConfig
 from runner.model import SandboxLimits
 
 GOLDEN = Path(__file__).with_name("golden")
 WHO = Identity("deployment", "boot", "sandbox", 600.0)
+ENVIRONMENT = {"PATH": "/bin", "HOME": "/home"}
 LIMITS = SandboxLimits(1 << 30, 0.5, 100, 512, 64 << 20, 1000, 32 << 20, 16 << 20, 8 << 20)
 
 
 def body(engine: Engine) -> args.Json:
-    return args.container(engine, WHO, LIMITS, ["python3", "-c", "pass"], {"PATH": "/bin", "HOME": "/home"}, "{}")
+    return args.container(engine, WHO, LIMITS, ["python3", "-c", "pass"], ENVIRONMENT, "{}")
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,17 @@ def test_nothing_gives_power() -> None:
         assert not {"Binds", "Mounts", "Devices", "VolumesFrom", "Links", "PortBindings", "ExtraHosts"} & set(host)
         assert host["NetworkMode"] == "none"
         assert "no-new-privileges:true" in host["SecurityOpt"]
+
+
+def test_with_network_only_the_network_is_another() -> None:
+    engine, granted = Engine("i", "runc"), replace(WHO, egress=EgressConfig("inside", "http://egress:3128"))
+    without, made = body(engine), args.container(engine, granted, LIMITS, ["python3", "-c", "pass"], ENVIRONMENT, "{}")
+    assert made["Labels"] == without["Labels"] | {"foliobox.egress": "inside http://egress:3128"}
+    assert (without["NetworkDisabled"], made["NetworkDisabled"]) == (True, False)
+    own_resolver = {"Dns": ["127.0.0.1"], "DnsOptions": ["timeout:1", "attempts:1"], "DnsSearch": ["."]}
+    assert made["HostConfig"] == without["HostConfig"] | {"NetworkMode": "inside", **own_resolver}
+    changed = {"HostConfig", "Labels", "NetworkDisabled"}
+    assert {name for name in made if made[name] != without[name]} == changed
 
 
 def test_sizes_follow_the_limits() -> None:

@@ -14,7 +14,7 @@ from runner.backends.docker.args import Engine, Identity
 from runner.backends.docker.backend import DockerBackend
 from runner.backends.docker.config import DockerConfig
 from runner.backends.docker.door import Door
-from runner.backends.docker.labels import container_name, deployment_id
+from runner.backends.docker.labels import container_name, deployment_id, goes_on
 
 
 def test_it_lasts(tmp_path: Path) -> None:
@@ -75,3 +75,11 @@ def test_names_and_labels() -> None:
         "foliobox.image": "hash", "foliobox.runtime": "runsc", "foliobox.orphan-after": "600",
     }  # fmt: skip
     assert container_name("s") == "foliobox-s"
+
+
+def test_with_network_it_goes_on_under_the_same_grant_only() -> None:
+    plain = {"foliobox.runtime": "runc", "foliobox.image": "hash"}
+    granted = plain | {"foliobox.egress": "inside http://egress:3128"}
+    for egress in ("", "inside http://egress:3128", "inside http://other:3128"):
+        assert goes_on(plain, "runc", "hash", egress)
+        assert goes_on(granted, "runc", "hash", egress) == (egress == "inside http://egress:3128")

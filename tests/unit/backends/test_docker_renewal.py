@@ -115,7 +115,7 @@ async def test_one_that_a_start_has_changed_to_is_news_still(
 ) -> None:
     """The old image was removed, so that a start took what the name stands for: spares of the old one are there."""
 
-    async def start(engine: Engine, *_: object) -> None:
+    async def start(engine: Engine, *_: object, **__: object) -> None:
         raise ImageMissing("gone") if engine.image == OLD else BackendUnavailable("enough seen")
 
     monkeypatch.setattr(backend._starter, "start", start)

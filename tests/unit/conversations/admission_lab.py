@@ -44,6 +44,7 @@ class Sandboxes:
         self.held: Exception | None = None
         self.deadlines: list[float | None] = []
         self.own: list[SandboxLimits | None] = []
+        self.networks: list[bool] = []
 
     @property
     def ready(self) -> int:
@@ -70,8 +71,11 @@ class Sandboxes:
     def pop(self) -> Client | None:
         return self.spares.pop(0) if self.spares else None
 
-    async def create(self, limits: SandboxLimits | None = None, deadline: float | None = None) -> Client:
+    async def create(
+        self, limits: SandboxLimits | None = None, deadline: float | None = None, *, network: bool = False
+    ) -> Client:
         self.own.append(limits)
+        self.networks.append(network)
         self.deadlines.append(deadline)
         self.starts += 1
         await self.go.wait()
@@ -108,9 +112,16 @@ class Talk:
             await client.destroy()
             self.admission.release(self)
 
-    async def ask(self, wait_s: float = 5.0, own: SandboxLimits | None = None, since: float | None = None) -> Talk:
+    async def ask(
+        self,
+        wait_s: float = 5.0,
+        own: SandboxLimits | None = None,
+        since: float | None = None,
+        network: bool = False,
+    ) -> Talk:
         """Get a sandbox and begin to use it."""
-        got = await self.admission.acquire(self, time.monotonic() + wait_s, since=since, own=own)
+        deadline = time.monotonic() + wait_s
+        got = await self.admission.acquire(self, deadline, since=since, own=own, network=network)
         self.client, self.using = cast(Any, got), True
         return self
 

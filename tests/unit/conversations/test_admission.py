@@ -144,6 +144,15 @@ async def test_limits_of_its_own_get_a_fresh_sandbox_for_which_a_spare_may_have_
     assert (spare.alive, lab.box.own, lab.box.live) == (False, [SMALL], 1)
 
 
+async def test_a_sandbox_with_network_is_never_a_spare() -> None:
+    lab = Lab(cap=2)
+    spare = lab.box.add_spare()
+    talk = await lab.talk("granted").ask(network=True)
+    assert talk.client is not spare
+    assert (spare.alive, lab.box.networks) == (True, [True])
+    assert (await lab.talk("other").ask()).client is spare
+
+
 async def test_the_queue_is_bounded_and_says_when_to_come_again() -> None:
     lab = Lab(cap=1, limits=QueueLimits(total=3))
     await lab.talk("running").ask()

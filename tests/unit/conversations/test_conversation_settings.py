@@ -62,10 +62,14 @@ def test_idle_time_is_lower_only_and_at_least_a_second() -> None:
         NONE.changed({"idle_ttl_ms": 999})
 
 
-def test_network_can_only_be_refused() -> None:
-    assert NONE.changed({"network": False}) == NONE
-    with pytest.raises(InvalidRequest, match="no network"):
-        NONE.changed({"network": True})
+def test_network_is_off_unless_it_is_asked_for() -> None:
+    assert NONE.changed({"network": False}) == NONE == NONE.changed({"network": None})
+    granted = NONE.changed({"network": True})
+    assert (granted.network, granted.json()["network"], granted.own()) == (True, True, {"network": True})
+    assert ConversationSettings.stored(granted.json()) == granted
+    assert ConversationSettings.stored({"network": "yes"}).network is False
+    assert granted.changed({"labels": {}}).network is True
+    assert granted.changed({"network": None}) == NONE
 
 
 def test_what_is_stored_comes_back() -> None:

@@ -24,7 +24,7 @@ class Starts:
         self.times: list[float] = []
         self.go = asyncio.Event()
 
-    async def __call__(self, *_: Any) -> Spare:
+    async def __call__(self, *_: Any, **__: Any) -> Spare:
         self.times.append(time.monotonic())
         self.running += 1
         self.most = max(self.most, self.running)

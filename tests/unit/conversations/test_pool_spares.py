@@ -28,7 +28,7 @@ class Place:
         self.pool.changed = self.pool.wake
         self.pool.use("a@1")
 
-    async def start(self, *_: object) -> Spare:
+    async def start(self, *_: object, **__: object) -> Spare:
         """A start of a sandbox."""
         self.starting += 1
         await self.go.wait()
@@ -69,7 +69,7 @@ async def test_one_that_was_dead_before_it_was_ready_is_no_spare(place: Place, m
     stillborn.alive = False
     coming = [stillborn]
 
-    async def start(*_: object) -> Spare:
+    async def start(*_: object, **__: object) -> Spare:
         return coming.pop() if coming else await place.start()
 
     monkeypatch.setattr(pool_module, "start_sandbox", start)

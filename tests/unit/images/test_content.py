@@ -90,7 +90,7 @@ def test_no_package_is_named_twice() -> None:
     assert sorted(set(names)) == sorted(names)
 
 
-@pytest.mark.parametrize("lock", ["python.lock", "python-build.lock"])
+@pytest.mark.parametrize("lock", ["python.lock", "python-web.lock", "python-build.lock"])
 def test_lock_pins_everything_with_hashes_and_names_no_index(lock: str) -> None:
     text = (SANDBOX / lock).read_text()
     assert re.search(r"https?://|--index|--extra-index|--find-links", text) is None
@@ -101,13 +101,29 @@ def test_lock_pins_everything_with_hashes_and_names_no_index(lock: str) -> None:
     assert [block for block in blocks if "==" in block and "--hash=sha256:" not in block] == []
 
 
-def test_lock_answers_every_direct_requirement() -> None:
-    wanted = content.parse_list((SANDBOX / "python.in").read_text())
+def locked(lock: str) -> set[str]:
+    """The names that a lock pins."""
+    return set(re.findall(r"(?m)^([a-z0-9-]+)==", (SANDBOX / lock).read_text()))
+
+
+@pytest.mark.parametrize("name", ["python", "python-web"])
+def test_lock_answers_every_direct_requirement(name: str) -> None:
+    wanted = content.parse_list((SANDBOX / f"{name}.in").read_text())
     names = {re.split(r"[\[<>=]", line)[0] for line in wanted}
-    locked = set(re.findall(r"(?m)^([a-z0-9-]+)==", (SANDBOX / "python.lock").read_text()))
-    assert names - locked == set()
+    assert names - locked(f"{name}.lock") == set()
 
 
-def test_lock_has_nothing_under_the_agpl() -> None:
-    locked = set(re.findall(r"(?m)^([a-z0-9-]+)==", (SANDBOX / "python.lock").read_text()))
-    assert locked & {"pymupdf", "pymupdfb", "pdf2docx", "ghostscript"} == set()
+def test_lock_of_a_group_adds_to_the_lock_of_all() -> None:
+    assert locked("python.lock") & locked("python-web.lock") == set()
+
+
+def test_locks_have_nothing_under_the_agpl() -> None:
+    every = locked("python.lock") | locked("python-web.lock")
+    assert every & {"pymupdf", "pymupdfb", "pdf2docx", "ghostscript"} == set()
+
+
+def test_both_products_have_the_same_groups() -> None:
+    text = (SANDBOX.parents[1] / "Dockerfile.sandbox").read_text()
+    found = re.search(r'ARG SANDBOX_GROUPS="([^"]+)"', text)
+    assert found
+    assert tuple(found[1].split()) == content.DEFAULT_GROUPS

@@ -16,7 +16,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from deploy import healthcheck
-from images.containers import sandbox, service
+from images.containers import egress, sandbox, service
 from runner import __version__
 from runner.settings import known_names
 
@@ -75,6 +75,13 @@ def test_settings_of_the_file_reach_the_runner_but_for_what_the_container_decide
 def test_the_network_for_egress_has_no_way_out_and_the_runner_is_not_in_it(compose: dict[str, Any]) -> None:
     assert compose["networks"]["egress"]["internal"] is True
     assert compose["services"]["runner"]["networks"] == ["front"]
+    proxy = compose["services"]["egress"]
+    assert (proxy["profiles"], proxy["networks"]) == (["egress"], ["egress", "out"])
+    assert (proxy["cap_drop"], proxy["read_only"]) == (["ALL"], True)
+    assert proxy["security_opt"] == ["no-new-privileges:true"]
+    assert not {"ports", "volumes", "privileged", "env_file"} & set(proxy)
+    assert proxy["image"] == f"{egress.NAME}:${{FOLIOBOX_VERSION:-{__version__}}}"
+    assert proxy["environment"]["EGRESS_ALLOW"] == "${FOLIOBOX_EGRESS_ALLOW:-}"  # nothing, unless it is set
 
 
 def test_compose_itself_takes_the_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.containers import layers, sandbox, service
+from images.containers import egress, layers, sandbox, service
 from images.rootfs import commands
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,3 +81,13 @@ def test_the_runner_runs_as_nobody_special_and_tells_its_health() -> None:
     assert "USER 10000:10000" in lines
     assert [line for line in lines if line.startswith("HEALTHCHECK") and "/opt/foliobox/deploy/healthcheck.py" in line]
     assert 'ENTRYPOINT ["foliobox"]' in lines
+
+
+def test_the_proxys_image_is_made_of_its_parts_alone_and_runs_without_privileges() -> None:
+    lines = instructions("Dockerfile.egress")
+    copied = [source for line in lines if line.startswith("COPY") for source in line.split()[1:-1]]
+    assert sorted(["Dockerfile.egress", *copied]) == sorted(egress.PARTS)
+    listed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert all((ROOT / source).is_file() and str(Path(source).parent) in listed for source in copied)
+    assert "USER proxy" in lines
+    assert not re.search(r"--mount|--chmod|--link|<<|^# *syntax", (ROOT / "Dockerfile.egress").read_text())

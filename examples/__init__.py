@@ -1,0 +1,1 @@
+"""Examples: they are run by the tests."""

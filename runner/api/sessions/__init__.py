@@ -1,0 +1,1 @@
+"""The sessions surface: routes, bodies, answers and error shapes of its protocol; no policy."""

@@ -1,0 +1,1 @@
+"""The one-shot surface as its gateway uses it."""

@@ -1,0 +1,1 @@
+"""The sessions surface as its gateway uses it."""

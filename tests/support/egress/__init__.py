@@ -1,0 +1,1 @@
+"""A network of its own for the tests of egress: squid, web servers, a resolver and canaries in namespaces."""

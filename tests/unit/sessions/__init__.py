@@ -1,0 +1,1 @@
+"""Tests of the sessions service that need no sandbox."""
