@@ -12,7 +12,7 @@ WITH_ROOTFS = SANDBOX_ROOTFS="$${SANDBOX_ROOTFS:-$$($(PYTHON) images/build.py ro
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
-	@echo 'The first of setup, demo, serve, doctor, test, bench and images downloads about 0.9 GB.'
+	@echo 'The first of setup, demo, serve, doctor, test, bench and images downloads about 1.2 GB.'
 
 # In words that every Python understands, before anything else is read by it.
 python:

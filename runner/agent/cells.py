@@ -122,8 +122,10 @@ class CellRunner:
 
     def _tell_end(self, number: int, status: int) -> None:
         """A script has come to its end. Its death says the same, later: what its memory takes to be freed."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        end = {"op": "done", "n": number, "status": "exit", "exit_code": status, "error": None, "peak_kib": peak}
         with contextlib.suppress(Exception):
-            self.channel.send({"op": "done", "n": number, "status": "exit", "exit_code": status, "error": None})
+            self.channel.send(end)
 
     def warm_up(self) -> None:
         """Go once through all that a cell goes through, with none: its pages are the interpreter's own from then on.

@@ -29,6 +29,7 @@ _SECOND_SIGNAL_S = 1.0
 _DRAIN_PAUSE_S = 0.02
 _STOP_S = 0.1
 _CROWD = 64  # processes
+_LIGHT_KIB = 512 << 10
 
 
 class Execution:
@@ -270,6 +271,7 @@ class Execution:
             interpreter.took_display()
         elif body["op"] == "done" and mine and run is not None:
             facts = {name: body.get(name) for name in ("status", "exit_code", "error")}
+            run.light = type(peak := body.get("peak_kib")) is int and peak < _LIGHT_KIB
             self._finish(run, {"signal": None, **facts})
 
     def on_broken(self, interpreter: Interpreter, why: str) -> None:

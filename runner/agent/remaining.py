@@ -19,6 +19,7 @@ _SINKS = 64
 _SINK_BYTES = 1 << 16
 _SINK_PAUSE_S = 0.05
 _STOP_S = 0.1
+_DEATH_S = 5.0
 
 
 class Remaining:
@@ -37,10 +38,13 @@ class Remaining:
         """
         interpreters, source = self._interpreters, run.process
         interpreters.settle()
-        if run.fresh and run.interpreter is not None:
-            run.interpreter.kill()
+        over = run.interpreter if run.fresh else None
+        if over is not None and not over.dead:
+            over.kill()
+            if not run.light:
+                system.wait_for_death(over.pid, _DEATH_S)
         with interpreters.held():
-            keep = interpreters.pids()
+            keep = interpreters.pids() | ({over.pid} if over is not None else set())
             self._held = system.stand_still(keep, interpreters.wake)
             self.any = bool(self._held or system.others(keep))
             if self.any and source is not None:

@@ -35,6 +35,7 @@ class Run:
         self.fresh = bool(body.get("fresh"))
         self.script = bool(body.get("script"))
         self.detached = bool(body.get("detached"))
+        self.light = False  # its process has so little memory that nobody need wait until that is free
         self.timeout_s: float = body["timeout_ms"] / 1000
         self.code = code
         self.stdin = b""

@@ -61,8 +61,7 @@ def read_small(path: str, size: int = 4096) -> bytes:
 def processes(*, dead: bool = False) -> dict[int, int]:
     """All living processes this one can see, and the dead not waited for if wanted, as pid → parent pid.
 
-    A zombie whose other threads go on is alive: its first thread has ended, and nothing else has. One that the kernel
-    is ending (PF_EXITING) runs no code any more: it is as good as dead, though its memory may take long to be freed.
+    A zombie whose other threads go on is alive: its first thread has ended, and nothing else has.
     """
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
@@ -71,8 +70,7 @@ def processes(*, dead: bool = False) -> dict[int, int]:
                 fields = read_small(f"/proc/{name}/stat").rpartition(b")")[2].split()
             except OSError:
                 continue
-            ending = fields[0] == b"Z" or int(fields[6]) & _EXITING
-            if not dead and (fields[0] == b"X" or (ending and int(fields[17]) <= 1)):
+            if not dead and (fields[0] == b"X" or (fields[0] == b"Z" and int(fields[17]) <= 1)):
                 continue
             found[int(name)] = int(fields[1])
     return found
@@ -176,6 +174,16 @@ def kill_all(keep: Iterable[int], reap: Callable[[], object], limit_s: float) ->
             return True, len(victims)
         # The dying need the processor more than we do: looking at hundreds of them takes milliseconds.
         time.sleep(min(0.02, max(0.0005, 2 * (now - round_began))))
+
+
+def wait_for_death(pid: int, limit_s: float) -> None:
+    """Until a child that was killed is dead, and its memory free; it stays to be waited for."""
+    deadline = time.monotonic() + limit_s
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return
+            time.sleep(0.0005)
 
 
 def stop_and_wait(pid: int, limit_s: float = 0.5) -> bool:

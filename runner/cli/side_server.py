@@ -22,6 +22,12 @@ class SideServer(uvicorn.Server):
         super().__init__(config)
         self._listener, self._address = listener, address
         self._task: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and tell who waits for it."""
+        await super().startup(sockets)
+        self._ready.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -31,9 +37,9 @@ class SideServer(uvicorn.Server):
     async def begin(self) -> None:
         """Start to serve. Raises RuntimeError where that does not come about."""
         self._task = asyncio.create_task(self.serve(sockets=[self._listener]))
-        async with asyncio.timeout(_START_S):
-            while not self.started and not self._task.done():
-                await asyncio.sleep(0.01)
+        ready = asyncio.create_task(self._ready.wait())
+        await asyncio.wait([self._task, ready], timeout=_START_S, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
         if not self.started:
             raise RuntimeError("the second listener could not start")
         log.info("bound", address=self._address, surface="one-shot")

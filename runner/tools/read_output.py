@@ -14,7 +14,7 @@ from runner.model import RunRequest
 from runner.tools.base import Arguments, Call, Deployment, Tool, ToolResult
 
 _REFERENCE: Final = re.compile(r"(?:execution:)?([0-9a-f]{32})/(stdout|stderr)(?:\.txt)?")
-_GREP_MS: Final = 20_000
+_GREP_MS: Final = 10_000
 _REPLY: Final = "\x1egrep:"
 # An expression may take for ever, so it is tried inside the sandbox, where that costs nobody else anything.
 _CODE: Final = """

@@ -36,7 +36,7 @@ WEAKNESSES = (
     Row(3, "two sessions of one archive key, the older wins", (
         f"{LIFE}::test_two_sessions_of_one_key_are_one_conversation",
         f"{ARCHIVES}::test_an_older_one_never_replaces_a_newer",
-        f"{ARCHIVES}::test_of_many_who_write_at_once_one_wins",
+        f"{ARCHIVES}::test_of_many_who_write_at_once_one_wins", f"{FAULTS}::test_a_busy_session_is_taken_over",
     )),
     Row(4, "a restore that failed is archived as empty", (
         f"{LIFE}::test_a_restore_that_fails_is_an_error",
@@ -170,7 +170,7 @@ WEAKNESSES = (
         f"{MORE}::test_health_answers_while_many_wait",
     )),
     Row(40, "a place is held while files are collected", (
-        "tests/unit/sessions/test_runs.py::test_the_place_is_given_back_before_files_are_sent",
+        f"{MORE}::test_a_place_is_free_when_the_run_has_ended",
     )),
     Row(41, "children hide from the sweep", (
         f"{SAFETY}::test_no_process_outlives_its_run",
@@ -271,7 +271,7 @@ WEAKNESSES = (
     Row(73, "documents drift from what is done", (
         "tests/e2e/test_documentation.py::test_examples_of_the_guides",
         "tests/contract/test_settings.py::test_the_documentation_shows_the_table",
-        "tests/e2e/test_documentation.py::test_every_route_is_in_the_api_guide",
+        "tests/e2e/test_documentation.py::test_every_route_is_in_a_guide",
     )),
 )
 # fmt: on

@@ -72,6 +72,13 @@ def there(lab: Lab) -> Iterator[Chat]:
         chat.purge()
 
 
+@pytest.fixture(scope="module")
+def shared(lab: Lab) -> Iterator[Chat]:
+    """A conversation with a sandbox, for the tests that need one but none of their own."""
+    with lab.runner.client() as http:
+        yield Chat(http)
+
+
 def call(chat: Chat, tool: str, url: str, **arguments: Any) -> httpx.Response:
     """Call a tool that fetches."""
     return chat.http.post(f"/v1/conversations/{chat.id}/tools/{tool}", json={"url": url, **arguments})
@@ -97,35 +104,36 @@ def refused(chat: Chat, tool: str, url: str, **arguments: Any) -> tuple[int, str
 
 @pytest.mark.parametrize(("kind", "ending"), [("PNG", "png"), ("JPEG", "jpg"), ("GIF", "gif"), ("WEBP", "webp"),
                                               ("BMP", "bmp"), ("TIFF", "tiff"), ("AVIF", "avif")])  # fmt: skip
-def test_a_picture_arrives_and_opens(lab: Lab, there: Chat, kind: str, ending: str) -> None:
+def test_a_picture_arrives_and_opens(lab: Lab, shared: Chat, kind: str, ending: str) -> None:
     content = pictures.AVIF if kind == "AVIF" else pictures.picture(kind)
-    lab.web.pages["/photo.php"] = reply(content, headers={"Content-Type": "text/plain"})
-    url = f"http://{SITE}/photo.php"
-    found = fetched(there, "fetch_image", url)
+    lab.web.pages[f"/{kind}.php"] = reply(content, headers={"Content-Type": "text/plain"})
+    url = f"http://{SITE}/{kind}.php"
+    found = fetched(shared, "fetch_image", url)
     digits = hashlib.sha256(url.encode()).hexdigest()[:8]
-    path = f"downloads/photo-{digits}.{ending}"
+    path = f"downloads/{kind}-{digits}.{ending}"
     assert (found["path"], found["size"], found["url"]) == (f"/workspace/{path}", len(content), url)
     (file,) = found["files"]
     assert (file["path"], file["change"], file["size"]) == (path, "created", len(content))
     assert file["sha256"] == hashlib.sha256(content).hexdigest()
-    kept = there.get(path).content
+    kept = shared.get(path).content
     assert kept == content and pictures.is_the_picture(kept)
-    shown = there.ok(f"from PIL import Image\nprint(Image.open({found['path']!r}).size)")
+    shown = shared.ok(f"from PIL import Image\nprint(Image.open({found['path']!r}).size)")
     assert shown["stdout"] == "(24, 16)\n"
 
 
 @pytest.mark.parametrize(("content", "ending"), [(pictures.HEIF, "heic"), (pictures.JXL, "jxl"), (pictures.SVG, "svg")],
                          ids=["heif", "jxl", "svg"])  # fmt: skip
-def test_what_pillow_cannot_open_gets_a_twin(lab: Lab, there: Chat, content: bytes, ending: str) -> None:
-    lab.web.pages["/x"] = reply(content, headers={"Content-Type": "image/png"})
-    found = fetched(there, "fetch_image", f"http://{SITE}/x", filename="my picture!.png")
+def test_what_pillow_cannot_open_gets_a_twin(lab: Lab, shared: Chat, content: bytes, ending: str) -> None:
+    lab.web.pages[f"/x.{ending}"] = reply(content, headers={"Content-Type": "image/png"})
+    url = f"http://{SITE}/x.{ending}"
+    found = fetched(shared, "fetch_image", url, filename="my picture!.png")
     stem = found["path"].removeprefix("/workspace/").rpartition(".")[0]
     assert found["path"].endswith(f".{ending}") and stem.startswith("downloads/my-picture-")
     assert found["png_path"] == f"/workspace/{stem}.png"
     assert [item["path"] for item in found["files"]] == [f"{stem}.{ending}", f"{stem}.png"]
-    assert there.get(f"{stem}.{ending}").content == content
-    assert pictures.is_the_picture(there.get(f"{stem}.png").content)
-    again = fetched(there, "fetch_image", f"http://{SITE}/x", filename="my picture!.png")
+    assert shared.get(f"{stem}.{ending}").content == content
+    assert pictures.is_the_picture(shared.get(f"{stem}.png").content)
+    again = fetched(shared, "fetch_image", url, filename="my picture!.png")
     assert again["png_path"] == found["png_path"]
 
 
@@ -250,19 +258,19 @@ def test_what_is_inside_is_not_reached(lab: Lab, there: Chat, tool: str, url: st
     assert lab.canary.connections == 0
 
 
-def test_a_damaged_picture_says_so(lab: Lab, there: Chat) -> None:
+def test_a_damaged_picture_says_so(lab: Lab, shared: Chat) -> None:
     lab.web.pages["/x"] = reply(pictures.HEIF[:200])
-    assert refused(there, "fetch_image", f"http://{SITE}/x") == (422, "corrupt")
+    assert refused(shared, "fetch_image", f"http://{SITE}/x") == (422, "corrupt")
 
 
-def test_a_picture_of_the_sandbox_is_no_way_to_files_of_the_sandbox(lab: Lab, there: Chat) -> None:
+def test_a_picture_of_the_sandbox_is_no_way_to_files_of_the_sandbox(lab: Lab, shared: Chat) -> None:
     """What an SVG refers to is not looked up."""
     svg = b'<svg xmlns="http://www.w3.org/2000/svg" width="24" height="16"><image href="%s" width="24"/></svg>'
-    there.put("downloads/secret.png", pictures.picture("PNG"))
+    shared.put("downloads/secret.png", pictures.picture("PNG"))
     for href in (b"secret.png", b"file:///workspace/downloads/secret.png", b"http://inside.example/a.png"):
         lab.web.pages["/x.svg"] = reply(svg % href)
-        found = fetched(there, "fetch_image", f"http://{SITE}/x.svg")
-        assert not pictures.is_the_picture(there.get(found["png_path"].removeprefix("/workspace/")).content)
+        found = fetched(shared, "fetch_image", f"http://{SITE}/x.svg")
+        assert not pictures.is_the_picture(shared.get(found["png_path"].removeprefix("/workspace/")).content)
     assert lab.canary.connections == 0
 
 

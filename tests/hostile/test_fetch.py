@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
+from images.rootfs import host
+from tests.support.egress import needs
 from tests.support.odd_urls import NOT_PUBLIC, REFUSED
 
 NAMED = [
@@ -21,6 +24,8 @@ CASES = [url for url in [*REFUSED, *NOT_PUBLIC, *NAMED] if url == url.strip() an
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What became of all cases, in one world."""
+    missing = host.missing_packages([needs.IPROUTE])
+    assert not missing or host.ensure_host(missing, os.geteuid()) == 0, "install iproute2"
     command = ["unshare", "-n", "-m", sys.executable, "-m", "tests.hostile.support.fetch_world"]
     done = subprocess.run(
         [*command, str(tmp_path_factory.mktemp("world"))],

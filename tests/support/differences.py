@@ -31,11 +31,6 @@ DIFFERENCES: dict[str, Difference] = {
     made.id: made
     for made in (
         Difference("agent-facts", RUNSC),
-        Difference(
-            "browser-loopback",
-            RUNSC,
-            (f"{E2E}/test_gateway_commands_media.py::test_capture_a_page_that_the_sandbox_serves",),
-        ),
         Difference("device-folder", DOCKER),
         Difference("device-nodes", RUNSC),
         Difference(
@@ -47,6 +42,11 @@ DIFFERENCES: dict[str, Difference] = {
             ),
         ),
         Difference("lock-channel", DOCKER),
+        Difference(
+            "loopback",
+            RUNSC,
+            (f"{E2E}/test_gateway_commands_media.py::test_capture_a_page_that_the_sandbox_serves",),
+        ),
         Difference("memory-of-others", RUNSC),
         Difference(
             "runner-dies",

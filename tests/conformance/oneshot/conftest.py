@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,6 @@ OPEN = {"SANDBOX_ONESHOT_AUTH": "none"}
 TIGHT = {
     "SANDBOX_MAX_CONCURRENT": "1",
     "SANDBOX_MAX_LEASES": "1",
-    "SANDBOX_LEASE_TTL_SECS": "2",
     "SANDBOX_TIMEOUT_SECS": "3",
     "SANDBOX_MAX_TIMEOUT_SECS": "4",
     "SANDBOX_ONESHOT_MAX_OUTPUT_BYTES": "2000",
@@ -50,6 +50,15 @@ def small(tight: Place) -> Iterator[OneshotClient]:
     made = OneshotClient(tight.url)
     yield made
     made.close()
+
+
+@pytest.fixture
+def brief(tmp_path: Path) -> Iterator[OneshotClient]:
+    """The client of a service with one lease, which is idle for two seconds at most."""
+    with running(tmp_path / "brief", **OPEN, SANDBOX_MAX_LEASES="1", SANDBOX_LEASE_TTL_SECS="2") as service:
+        made = OneshotClient(service.url)
+        yield made
+        made.close()
 
 
 @pytest.fixture

@@ -115,11 +115,11 @@ def test_more_leases_than_there_may_be_are_single_runs(small: OneshotClient) -> 
     small.release(first.container)
 
 
-def test_an_idle_lease_is_swept(small: OneshotClient) -> None:
-    lease = small.run("bash", "echo 1 > a", keep_alive=True).container
+def test_an_idle_lease_is_swept(brief: OneshotClient) -> None:
+    lease = brief.run("bash", "echo 1 > a", keep_alive=True).container
     assert lease
-    until(lambda: small.run("bash", "true", keep_alive=True).container, "the idle lease made room")
-    assert small.run("bash", FILES, container_id=lease).raw["stdout"] == ""
+    until(lambda: brief.run("bash", "true", keep_alive=True).container, "the idle lease made room")
+    assert brief.run("bash", FILES, container_id=lease).raw["stdout"] == ""
 
 
 def test_what_a_script_leaves_running_lives_as_long_as_the_lease(turn: Turn) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from runner.backends.docker.backend import DockerBackend
+from runner.backends.docker.config import DockerConfig
 from runner.backends.egress import EgressConfig
 from runner.interpreter.client import Event, SandboxClient
 from runner.model import RunRequest, SandboxSpec
@@ -55,8 +56,27 @@ def network(outside: World) -> Iterator[EngineNetwork]:
         yield made
 
 
+_made: list[DockerBackend] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Connections of further starts to the daemon are not left to the collector of garbage."""
+    yield
+    for backend in _made:
+        if backend._door._client is not None:
+            backend._door._client.close()
+    _made.clear()
+
+
 def granted(lab: Lab, network: str, proxy: str) -> DockerBackend:
-    return lab.another_start(egress=EgressConfig(network, proxy))
+    return start(replace(lab.config, egress=EgressConfig(network, proxy)))
+
+
+def start(config: DockerConfig) -> DockerBackend:
+    """Another start of the service on the same data."""
+    _made.append(DockerBackend(config))
+    return _made[-1]
 
 
 async def seen(backend: DockerBackend, targets: list[tuple[str, int]], *, wanted: bool) -> dict[str, Any]:
@@ -130,7 +150,7 @@ async def test_what_cannot_be_attached_is_refuted_and_comes_back(
 
 async def test_a_daemon_that_is_gone_proves_nothing(lab: Lab) -> None:
     nobody = {"DOCKER_HOST": f"unix://{lab.data}/no.sock"}
-    backend = DockerBackend(replace(lab.config, daemon=nobody, egress=EgressConfig("some", "")))
+    backend = start(replace(lab.config, daemon=nobody, egress=EgressConfig("some", "")))
     report = await backend.probe()
     assert (report.available, report.egress) == (False, None)
 
@@ -149,7 +169,7 @@ async def test_a_sandbox_with_network_goes_on_under_the_same_settings_only(lab: 
     for later, expected in (
         (granted(lab, network.name, proxy), {with_network, without}),
         (granted(lab, network.name, "http://other:3128"), {without}),
-        (lab.another_start(), {without}),
+        (start(lab.config), {without}),
     ):
         await later.probe()
         assert set(await later.survivors()) == expected

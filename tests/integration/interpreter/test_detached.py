@@ -38,7 +38,8 @@ def test_it_lives_on_and_its_files_come_with_the_next_run(jail: Jail) -> None:
 
 
 def test_it_ends_with_a_run_that_is_not_detached(jail: Jail) -> None:
-    jail.ok("sleep 700 & setsid sleep 700 &", language="bash", detached=True)
+    both = 'until [ "$(cat /proc/[0-9]*/comm | grep -c sleep)" = 2 ]; do :; done'
+    jail.ok(f"sleep 700 & setsid sleep 700 & {both}", language="bash", detached=True)
     assert jail.ok(ALIVE, script=True, detached=True).out == "2"
     assert jail.ok(ALIVE).out == "2"
     assert jail.ok(ALIVE).out == "0"

@@ -7,6 +7,7 @@ test's own.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -16,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +33,8 @@ ALLOWED, DENIED, RESOLVER = "93.184.216.34", "93.184.216.35", "93.184.216.53"
 ALLOWED6, PRIVATE6 = "2606:2800:220:1::34", "fd00:ec2::254"
 PRIVATE = ("10.99.0.1", "192.168.77.7", "172.20.1.1", "169.254.169.254", "100.100.100.200", "198.18.0.9", "203.0.113.9")
 NAMES = "allowed.test .below.test private.test metadata.test cgnat.test mixed.test rebind.test six.test plainsix.test"
+PREFIX = "foliobox-egress-"
+SETTLED_S = 60.0
 ZONE = {
     "allowed.test": [[ALLOWED]],
     "a.below.test": [[ALLOWED]],
@@ -215,14 +219,27 @@ class World:
 
 @contextlib.contextmanager
 def world() -> Iterator[World]:
-    """A world with squid in it, for the length of a block."""
-    folder = Path(tempfile.mkdtemp(prefix="foliobox-egress-"))
+    """A world with squid in it, for the length of a block. What one left that was killed is taken away first."""
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     os.chmod(folder, 0o755)
     made = World(folder)
-    try:
-        made.make()
-        made.start_proxy()
-        yield made
-    finally:
-        made.end()
-        shutil.rmtree(folder, ignore_errors=True)
+    with open(folder / f"lock-{made.mark}", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            made.make()
+            made.start_proxy()
+            yield made
+        finally:
+            made.end()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """End worlds whose lock nobody holds: their processes have ended with their test, by a signal of the kernel."""
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/lock-*"):
+        with contextlib.suppress(OSError), open(path) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.stat().st_mtime < time.time() - SETTLED_S:  # one that is just being made has no lock yet
+                World(path.parent, path.name.removeprefix("lock-")).end()
+                shutil.rmtree(path.parent, ignore_errors=True)

@@ -7,15 +7,20 @@ import contextlib
 import gzip
 import socket
 import ssl
-import subprocess
 import threading
 import time
 import zlib
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpcore
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from runner.egress.addresses import refusal
 from runner.egress.client import Client
@@ -197,15 +202,15 @@ async def test_what_the_sink_raises_comes_out_as_it_is(lab: Lab) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Key and certificate of the site, which signs itself."""
-    folder = tmp_path_factory.mktemp("tls")
-    both = folder / "both.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", f"/CN={SITE}", "-addext", f"subjectAltName=DNS:{SITE}",
-         "-keyout", folder / "key", "-out", folder / "crt"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    both.write_bytes((folder / "key").read_bytes() + (folder / "crt").read_bytes())
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, SITE)])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(SITE)]), critical=False)
+    signed = made.sign(key, hashes.SHA256())
+    plain = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    both = tmp_path_factory.mktemp("tls") / "both.pem"
+    both.write_bytes(key.private_bytes(*plain) + signed.public_bytes(Encoding.PEM))
     return both
 
 
