@@ -228,8 +228,8 @@ class SandboxClient:
         channel = self.stream.open_channel()
         body: Json = {
             "op": "run", "run": run_id, "channel": channel.number, "language": request.language,
-            "fresh": request.fresh, "script": request.script and request.language == "python", "detached": request.detached,
-            "bare": request.bare,
+            "fresh": request.fresh, "script": request.script and request.language == "python",
+            "detached": request.detached, "bare": request.bare,
             "timeout_ms": request.timeout_ms, "env": dict(request.env), "mark": mark,
         }  # fmt: skip
         code = request.code.encode("utf-8", "replace")

@@ -33,7 +33,7 @@ SMALL = {
 OVER_HTTP = ("test_api_cases.py", "test_file_cases.py", "test_forgery.py", "test_output.py", "test_terminal.py")
 SEEN_BY_THE_HOST = (
     "test_agent.py", "test_egress.py", "test_host_paths.py", "test_leftovers.py", "test_memory.py",
-    "test_neighbours.py", "test_oneshot_detached.py", "test_secrets.py", "test_sockets.py", "test_syscalls.py",
+    "test_neighbours.py", "test_secrets.py", "test_sockets.py", "test_syscalls.py",
 )  # fmt: skip
 NEED_THE_HOSTS_VIEW = ("test_27_forged_frames_on_every_descriptor_bring_no_forged_result",)  # in files of OVER_HTTP
 CASES = {RUNC.name: (*OVER_HTTP, *SEEN_BY_THE_HOST), RUNSC.name: OVER_HTTP}

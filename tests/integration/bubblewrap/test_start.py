@@ -27,8 +27,8 @@ class Altered(BubblewrapBackend):
 
     alter: Callable[[Plan], Plan] = staticmethod(lambda plan: plan)
 
-    def plan(self, bwrap: str, spec: SandboxSpec, uid: int | None, procs: list[str]) -> Plan:
-        return type(self).alter(super().plan(bwrap, spec, uid, procs))
+    def plan(self, bwrap: str, spec: SandboxSpec, uid: int | None, procs: list[str], door: int | None = None) -> Plan:
+        return type(self).alter(super().plan(bwrap, spec, uid, procs, door))
 
 
 def backend(tmp_path: Path, alter: Callable[[Plan], Plan] | None = None, bwrap: str | None = None) -> BubblewrapBackend:
