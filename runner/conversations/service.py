@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from runner.backends.base import Backend, BackendReport
-from runner.conversations import listing
+from runner.conversations import configure, listing
 from runner.conversations.admission import Admission
 from runner.conversations.adoption import Adoption
 from runner.conversations.assignments import Assignments
-from runner.conversations.checks import check_network, check_request, check_room
+from runner.conversations.checks import check_network, check_request
 from runner.conversations.config import ConversationsConfig
 from runner.conversations.conversation import Conversation, new_execution_id
 from runner.conversations.output import StoredBlob
@@ -255,27 +255,8 @@ class ConversationService:
     async def configure(
         self, conversation: Conversation, changes: Mapping[str, Any], idle_cap_ms: int | None = None
     ) -> listing.Description:
-        """Change settings: of ``labels``, ``idle_ttl_ms``, ``limits`` and ``network`` those that are given, each as
-        a whole; None puts the deployment's value back. What is above the deployment's is lowered to it, an idle time
-        only to ``idle_cap_ms`` where a surface gives that.
-
-        Raises InvalidRequest, EgressUnavailable, and Conflict when the files there are take more than the new limit.
-        """
-        async with conversation.configuring:
-            before = conversation.settings
-            settings = before.changed(changes)
-            if idle_cap_ms is not None:
-                settings = replace(settings, idle_cap_ms=idle_cap_ms)
-            check_network(self.report, settings.network and not before.network)
-            if settings != before:
-                room_before = conversation.effective.sandbox.workspace_bytes
-                conversation.apply(settings)
-                try:
-                    check_room(conversation, room_before)
-                    await conversation.workspace.set_settings(settings.json())
-                except BaseException:
-                    conversation.apply(before)
-                    raise
+        """Change settings as ``configure.change`` says, and raise what it raises."""
+        await configure.change(conversation, changes, self.report, idle_cap_ms)
         return await self.describe(conversation)
 
     async def fork(self, tenant: str, identifier: str, version: int | None, new: str) -> Conversation:
