@@ -89,6 +89,7 @@ def create_app(settings: Settings, client: Client | None = None) -> FastAPI:
     app.state.fetch_client = client or Client(settings.fetch)
     api = replace(settings.api, open_oneshot=settings.leases.open_on(settings.api.loopback))
     app.state.api_config = api
+    app.state.too_little = too_little(settings)
     app.state.keyring = keyring
     app.state.data_dir = settings.workspace.data_dir
     app.include_router(health.router)

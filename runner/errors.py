@@ -34,6 +34,7 @@
     │   └── QuotaExceeded          quota_exceeded
     └── ServiceError               neither the request nor a limit: something here broke
         ├── BackendUnavailable     backend_unavailable
+        ├── EgressLost             egress_lost
         ├── SessionFault           session_fault
         ├── HostPressure           host_pressure
         ├── SandboxLost            sandbox_lost
@@ -301,11 +302,24 @@ class SessionFault(ServiceError):
     title = "The call could not be done"
 
 
+class SessionMisuse(SessionFault):
+    """The same for what the caller asked for: nothing on this side broke, whatever status the protocol has for it."""
+
+    blame = "caller"
+
+
 class BackendUnavailable(ServiceError):
     """No sandbox can be started at all."""
 
     code = "backend_unavailable"
     title = "No sandbox can be started"
+
+
+class EgressLost(ServiceError):
+    """A sandbox with network was asked for, and the way out that this deployment has is down."""
+
+    code = "egress_lost"
+    title = "The network of sandboxes is down"
 
 
 class HostPressure(ServiceError):

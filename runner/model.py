@@ -10,6 +10,7 @@ from typing import Literal
 PAGE_BYTES = 4096
 Language = Literal["python", "bash"]
 ChangeKind = Literal["created", "modified", "deleted"]
+Network = bool | Literal["keep"] | None  # what a run asks of its sandbox; see RunRequest
 
 
 class Outcome(StrEnum):
@@ -96,10 +97,12 @@ class RunRequest:
     """One run in a conversation. ``timeout_ms`` counts from the first byte executed.
 
     ``network``: whether its sandbox has egress; None where the conversation's setting decides. A sandbox of the other
-    kind is replaced by a new one with the same files. ``script``: Python code is a script of its own process, as
+    kind is replaced by a new one with the same files. ``keep``, for runs of the service itself: whichever sandbox
+    is alive, else one without. ``script``: Python code is a script of its own process, as
     ``python3 FILE`` would run it, beside the kept interpreter; its process alone says how it ended. ``detached``: what
     it leaves running goes on when it ends by itself, for as long as its sandbox lives. ``bare``: the folders that every
-    workspace has are not there unless there is something in them.
+    workspace has are not there unless there is something in them. ``inputs``: SHA-256 of
+    what was put into the conversation for this run, empty where nothing was; another one is another request.
     """
 
     code: str
@@ -109,10 +112,11 @@ class RunRequest:
     stdin: bytes | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     limits: RunLimits = RunLimits()
-    network: bool | None = None
+    network: Network = None
     script: bool = False
     detached: bool = False
     bare: bool = False
+    inputs: str = ""
 
     def __post_init__(self) -> None:
         if self.script:

@@ -23,7 +23,7 @@ ROWS = (
     Row("unit", "", 240),
     Row("contract", "", 300),
     Row("integration", "", 600),
-    Row("e2e", "bubblewrap", 600),
+    Row("e2e", "bubblewrap", 1000),
     Row("e2e", "docker-runc", 900),
     Row("e2e", "docker-runsc", 1200),
     Row("conformance", "bubblewrap", 300),

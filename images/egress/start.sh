@@ -42,7 +42,11 @@ for server in $(words "${EGRESS_DNS:-}"); do
     esac
     dns="dns_nameservers${dns#dns_nameservers} $server"
 done
-sed -e "s|@LISTEN@|${EGRESS_LISTEN:-3128}|" -e "s|@PORTS@|$(words "${EGRESS_PORTS:-}")|" -e "s|@DNS@|$dns|" \
+# Addresses of this very machine or container, at its start.
+own=$(awk '/\/32 host LOCAL/ { print last } { last = $NF }' /proc/net/fib_trie 2>/dev/null | sort -u)
+own6=$(sed -n 's/^\(.\{32\}\) .*/\1/p' /proc/net/if_inet6 2>/dev/null | sed -e 's/..../&:/g' -e 's/:$//' | sort -u)
+sed -e "s|@OWN@|$(words "${own:-127.0.0.1} $own6")|" \
+    -e "s|@LISTEN@|${EGRESS_LISTEN:-3128}|" -e "s|@PORTS@|$(words "${EGRESS_PORTS:-}")|" -e "s|@DNS@|$dns|" \
     -e "s|@LOG@|${EGRESS_LOG:-stdio:/dev/stdout}|" -e "s|@ALLOW@|$folder/allow.txt|" \
     "${EGRESS_TEMPLATE:-$here/squid.conf}" > "$folder/squid.conf"
 exec squid -N -f "$folder/squid.conf"

@@ -58,6 +58,7 @@ STATUS: dict[type[errors.FolioboxError], int] = {
     errors.ServiceError: 500,
     errors.SessionFault: 500,
     errors.BackendUnavailable: 503,
+    errors.EgressLost: 503,
     errors.SandboxLost: 503,
     errors.ProtocolError: 503,
     errors.FetchFailed: 502,

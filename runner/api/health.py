@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -45,11 +46,22 @@ def describe(
     }
 
 
+def report_of(request: Request) -> BackendReport:
+    """What the backend can do; nothing, where this host can never leave free what a sandbox must leave."""
+    service: ConversationService = request.app.state.service
+    never: Sequence[str] = request.app.state.too_little
+    report = service.report
+    return replace(report, available=False, detail="; ".join(never)) if never and report.available else report
+
+
 @router.get("/healthz", responses={503: {"description": "No sandbox can be started; the body has the same shape."}})
 async def healthz(request: Request) -> JSONResponse:
-    """State of the backend: 200 when sandboxes can be started, else 503 with the same shape."""
+    """State of the backend: 200 when sandboxes can be started, else 503 with the same shape.
+
+    A host under pressure is 200, as it passes; a reserve that this host can never leave is 503.
+    """
     service: ConversationService = request.app.state.service
-    report = service.report
+    report = report_of(request)
     pool: dict[str, int | bool] = {"ready": service.spares, "size": service.pool_size, "capped": service.pool_capped}
     body = describe(report, pool, service.pressure, request.app.state.catalogue.names)
     return JSONResponse(body, 200 if report.available else 503)
@@ -68,5 +80,5 @@ async def readyz(request: Request) -> JSONResponse:
     A host under pressure is ready: what has a sandbox goes on, and pressure passes.
     """
     service: ConversationService = request.app.state.service
-    status = "stopping" if service.stopping else "ok" if service.report.available else "unavailable"
+    status = "stopping" if service.stopping else "ok" if report_of(request).available else "unavailable"
     return JSONResponse({"status": status}, 200 if status == "ok" else 503)

@@ -27,13 +27,17 @@ _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _DEPTH: Final = "the JSON is nested too deeply"
 
 
-async def checked(request: Request, max_bytes: int | None) -> Request:
-    """The request, its body checked and parsed. Raises InvalidRequest, UnsupportedMedia, TooLarge."""
+async def checked(request: Request, max_bytes: int | None, *, typed: bool = True) -> Request:
+    """The request, its body checked and parsed; without ``typed`` its type may be left out. Raises InvalidRequest,
+    UnsupportedMedia, TooLarge.
+    """
     body = await request.body()
     if max_bytes is not None and len(body) > max_bytes:
         raise TooLarge(f"the body of this call may have {max_bytes} bytes; files are sent to …/files", limit=max_bytes)
     if body:
-        check_type(request.headers.get("content-type"))
+        content_type = request.headers.get("content-type")
+        if typed or content_type:
+            check_type(content_type)
         # where Request.json() looks first
         request._json = parse(body) if len(body) <= _INLINE else await asyncio.to_thread(parse, body)
     return request

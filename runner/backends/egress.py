@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -25,6 +25,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-
 _RESERVED: Final = ("host", "none", "container", "default")
 _ANSWER_S: Final = 2.0
 _PAUSE_S: Final = 0.25
+SURE_AFTER: Final = 2  # looks: one missed answer is a busy proxy
 PATIENCE_S: Final = 5.0  # at a start: a proxy that is started beside the service may come up a little later
 
 
@@ -32,12 +33,37 @@ PATIENCE_S: Final = 5.0  # at a start: a proxy that is started beside the servic
 class Egress:
     """Whether sandboxes with network can be had: ``on`` is None while that is neither seen nor refuted.
 
-    ``open``: the network leads past the proxy, which an operator is to be told in every way there is.
+    ``open``: the network leads past the proxy, which an operator is to be told in every way there is. ``lost``: it was
+    on since the service was started, so that it may come back.
     """
 
     on: bool | None = False
     detail: str = NOT_SET
     open: bool = False
+    lost: bool = False
+
+
+class Looks:
+    """What looks at egress amount to, one after another: one that failed is no end, and what was on may come back."""
+
+    def __init__(self) -> None:
+        self._failed, self._was_on = 0, False
+
+    def first(self, seen: Egress) -> Egress:
+        """After a look that counts by itself: it was a patient one."""
+        self._failed = 0
+        self._was_on = self._was_on or seen.on is True
+        return replace(seen, lost=True) if seen.on is False and self._was_on else seen
+
+    def next(self, known: Egress, seen: Egress) -> Egress:
+        """After another look; what was known for as long as that does not say otherwise for sure."""
+        if seen.on is None:
+            return known
+        if seen.on is False and known.on:
+            self._failed += 1
+            if self._failed < SURE_AFTER:
+                return known
+        return self.first(seen)
 
 
 @dataclass(frozen=True, slots=True)

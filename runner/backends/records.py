@@ -66,9 +66,10 @@ def _read(path: Path) -> Json:
 
 
 def _identity(folder: Path) -> Json:
-    """What a copy of a folder does not have, and a move within a file system does not change."""
-    facts = folder.stat()
-    return {"device": facts.st_dev, "inode": facts.st_ino}
+    """What a copy of a folder does not have, and neither a move within a file system nor a restart of the machine
+    changes: the number of its device is another one then. What a snapshot says is held against ``owner``.
+    """
+    return {"inode": folder.stat().st_ino}
 
 
 def _owned_elsewhere(content: Json) -> bool:

@@ -2,6 +2,7 @@
 
 ``auto`` is Docker where its daemon answers and has the image, else bubblewrap. Only where neither can start a sandbox,
 and the operator has set ``SANDBOX_ALLOW_UNISOLATED=1``, does it become the backend without isolation, with a warning.
+What has been chosen once stays so until the service ends: one that fails now and then is waited for.
 """
 
 from __future__ import annotations
@@ -56,11 +57,13 @@ def passed_over(backend: Backend) -> str:
 
 
 class Automatic:
-    """The first that can start a sandbox and may; without isolation only if the operator said so. ``probe`` decides."""
+    """The first that can start a sandbox and may; without isolation only if the operator said so. The first ``probe``
+    that finds one decides.
+    """
 
     def __init__(self, engine: Backend, jails: Backend, bare: Backend, *, allow_unisolated: bool) -> None:
         self._isolated, self._bare, self._allowed = (engine, jails), bare, allow_unisolated
-        self._chosen = jails
+        self._chosen, self._decided = jails, False
         self.passed_over = ""
 
     @property
@@ -68,6 +71,13 @@ class Automatic:
         return self._chosen.name
 
     async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
+        if self._decided:
+            return await self._chosen.probe(allowed)
+        report = await self._choose(allowed)
+        self._decided = report.available
+        return report
+
+    async def _choose(self, allowed: Permission) -> BackendReport:
         reasons: list[str] = []
         for backend in self._isolated:
             report = await backend.probe(allowed)

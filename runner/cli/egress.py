@@ -21,6 +21,7 @@ from runner.settings import Settings
 
 _LIMIT_MS: Final = 300_000
 _PUBLIC: Final = "1.1.1.1"  # any public address will do: nothing may arrive there
+_PRIVATE: Final = ("127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "[fd00:ec2::254]")
 _COLUMNS: Final = ("", "ATTEMPT", "TARGET", "MUST BE", "SEEN", "DETAIL")
 
 egress = typer.Typer(no_args_is_help=True, help="The network that sandboxes may be given.")
@@ -49,15 +50,18 @@ def check(
 ) -> None:
     """Try hosts, addresses, direct access and DNS from sandboxes with and without network.
 
-    Ends with 1 when something is open that must not be, or closed that must be open.
+    Ends with 1 when something is not as it must be, and before any sandbox is started with 2 for what cannot be tried.
     """
-    attempts = plan(
-        allowed,
-        denied or ["example.com"],
-        private or ["127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "[fd00:ec2::254]"],
-        direct or [f"{_PUBLIC}:443", f"{_PUBLIC}:80", "169.254.169.254:80"],
-        resolver or [_PUBLIC],
-    )
+    try:
+        attempts = plan(
+            allowed,
+            denied or ["example.com"],
+            private or list(_PRIVATE),
+            direct or [f"{_PUBLIC}:443", f"{_PUBLIC}:80", "169.254.169.254:80"],
+            resolver or [_PUBLIC],
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     detail, rows = asyncio.run(_tried(Settings.from_env(os.environ), attempts))
     right = all(row.right for row in rows)
     if as_json:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
+from ipaddress import ip_address
 from typing import Any, Final, Literal
 
 Way = Literal["tunnel", "get", "tcp", "dns", "lookup", "proxy"]
 REFUSED: Final = "refused by the proxy"
-MOST: Final = 64
 _TEXT: Final = 200
+_STATES: Final = ("open", "refused", "failed", "closed")
+_TARGET: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,10 @@ class Row:
         return asdict(self)
 
 
-# Answers: [state, detail]; "open" when something answered, "refused" by the proxy's own word, else "closed".
+# Answers: [state, detail]; "open" when something answered, "refused" by the proxy's own word, "failed" when the proxy
+# let it through and nothing came of it, else "closed".
 CODE: Final = r"""
-import http.client, json, os, socket, sys, urllib.parse
+import http.client, json, os, re, socket, sys, urllib.parse
 def proxy():
     where = urllib.parse.urlsplit(os.environ["HTTP_PROXY"])
     return http.client.HTTPConnection(where.hostname, where.port or 80, timeout=15)
@@ -51,17 +55,18 @@ def split(target, port):
 def judged(status, reason):
     if status in (403, 407):
         return "refused", f"{status} {reason}"
-    return "open", f"{status} {reason}"
+    return ("open" if status < 400 else "failed"), f"{status} {reason}"
 def tunnel(target):
     line = proxy()
     line.set_tunnel(*split(target, 443))
     try:
         line.connect()
     except OSError as error:
-        words = str(error).split(":")[-1].split()
-        if "Tunnel connection failed" in str(error) and words and words[0].isdigit():
-            return judged(int(words[0]), " ".join(words[1:]))
-        raise
+        said = re.match(r"Tunnel connection failed: (\d+) ?(.*)", str(error))
+        if said is None:
+            raise
+        state, detail = judged(int(said[1]), said[2])
+        return ("failed" if state == "open" else state), detail  # 200 alone is a tunnel
     return "open", "200 tunnel"
 def get(target):
     line = proxy()
@@ -98,7 +103,11 @@ print(json.dumps(found))
 def plan(
     allowed: list[str], denied: list[str], private: list[str], direct: list[str], resolvers: list[str]
 ) -> list[Attempt]:
-    """All attempts, of both kinds of sandbox."""
+    """All attempts, of both kinds of sandbox. Raises ValueError for a target that cannot be meant so."""
+    for one in (*allowed, *denied, *private):
+        _checked(one, "HOST or HOST:PORT")
+    for one in (*direct, *resolvers):
+        _checked(one, "ADDRESS or ADDRESS:PORT", address=True)
     attempts = [Attempt("proxy variables", "proxy", "", open=True)]
     attempts += [Attempt("allowed host", "tunnel", one, open=True) for one in allowed]
     for one in denied:
@@ -114,6 +123,21 @@ def plan(
     return attempts
 
 
+def _checked(target: str, form: str, *, address: bool = False) -> None:
+    """A name where an address is asked for would be closed for want of name service, and prove nothing."""
+    found = _TARGET.fullmatch(target)
+    wrong = found is None or not 1 <= int(found["port"] or 1) <= 65535
+    if found is not None and (address or found["host"].startswith("[")):
+        try:
+            ip_address(found["host"].strip("[]"))
+        except ValueError:
+            wrong = True
+    if wrong:
+        raise ValueError(
+            f"{target!r} cannot be tried: write {form}, an IPv6 address in brackets, a port from 1 to 65535"
+        )
+
+
 def judge(attempts: list[Attempt], output: str) -> list[Row]:
     """What a sandbox printed, which may be anything, against what must be. Raises ValueError for no answer."""
     found = json.loads(output)
@@ -123,7 +147,7 @@ def judge(attempts: list[Attempt], output: str) -> list[Row]:
 
 
 def _read(one: object) -> tuple[str, str]:
-    if not isinstance(one, list) or len(one) != 2 or one[0] not in ("open", "refused", "closed"):
+    if not isinstance(one, list) or len(one) != 2 or one[0] not in _STATES:
         raise ValueError("the sandbox gave no answer")
     return one[0], "".join(c for c in str(one[1])[:_TEXT] if c.isprintable())
 
@@ -131,5 +155,5 @@ def _read(one: object) -> tuple[str, str]:
 def _row(attempt: Attempt, state: str, detail: str) -> Row:
     through_proxy = attempt.way in ("tunnel", "get")
     right = state == "open" if attempt.open else state == ("refused" if through_proxy else "closed")
-    must_be = "open" if attempt.open else "refused by the proxy" if through_proxy else "closed"
+    must_be = "open" if attempt.open else REFUSED if through_proxy else "closed"
     return Row(attempt.name, attempt.target, must_be, state, detail, right)

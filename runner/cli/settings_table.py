@@ -109,9 +109,15 @@ SETTINGS = (
     Setting("SANDBOX_MAX_ARTIFACT_BYTES", "SANDBOX_WORKSPACE_SIZE", "one file that a run creates or changes"),
     Setting("SANDBOX_MAX_OUTPUT_BYTES", "64k", "head and tail of each output stream in a result; 1k to 64m"),
     Setting(
-        "SANDBOX_ONESHOT_AUTH", "key", "none: the one-shot surface needs no key on loopback and on its own listener"
+        "SANDBOX_ONESHOT_AUTH",
+        "key",
+        "none: the one-shot surface needs no key on its own listener or, without one, on loopback; refuses proxies",
     ),
-    Setting("SANDBOX_ONESHOT_BIND", "none", "host:port of a listener of its own for the one-shot surface"),
+    Setting(
+        "SANDBOX_ONESHOT_BIND",
+        "none",
+        "host:port of a listener of its own for the one-shot surface; the main port then wants a key for it",
+    ),
     Setting("SANDBOX_ONESHOT_MAX_CONCURRENT", "SANDBOX_MAX_CONCURRENT", "one-shot runs at once"),
     Setting("SANDBOX_MAX_CONCURRENT", "6", "one-shot runs at once"),
     Setting("SANDBOX_ONESHOT_QUEUE_SECS", "2", "how long a one-shot run waits for a place; 0: it is refused at once"),

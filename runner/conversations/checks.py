@@ -9,10 +9,11 @@ from runner.backends.base import BackendReport
 from runner.backends.egress import NETWORK
 from runner.conversations.conversation import Conversation
 from runner.conversations.settings import ConversationSettings
-from runner.errors import Conflict, EgressUnavailable, InvalidRequest
+from runner.errors import Conflict, EgressLost, EgressUnavailable, InvalidRequest
 from runner.limits.config import LimitsConfig
 from runner.model import RunRequest
 
+_LOOKED_AT_AGAIN_MS = 30_000
 _FORBIDDEN_ENV = ("LD_", "PYTHON")
 
 
@@ -57,12 +58,24 @@ def check_room(conversation: Conversation, before: int) -> None:
 
 
 def check_settings(report: BackendReport, given: Mapping[str, Any]) -> None:
-    """Whether settings can be, before a conversation is made for them. Raises InvalidRequest, EgressUnavailable."""
+    """Whether settings can be, before a conversation is made for them.
+
+    Raises InvalidRequest, EgressUnavailable, EgressLost.
+    """
     check_network(report, ConversationSettings().changed(given).network)
 
 
 def check_network(report: BackendReport, wanted: bool | None) -> None:
-    """Whether a sandbox with network may be asked for. Raises EgressUnavailable where it is known that not."""
+    """Whether a sandbox with network may be asked for.
+
+    Raises EgressUnavailable where it is known that not, and EgressLost where it was there and may come back.
+    """
+    if wanted and report.network.lost:
+        raise EgressLost(
+            f"network: the way out of this deployment's sandboxes is down ({report.egress_detail}); send the call "
+            "again later, or with network false",
+            retry_after_ms=_LOOKED_AT_AGAIN_MS,
+        )
     if wanted and report.egress is False:
         raise EgressUnavailable(
             f"network: this deployment's sandboxes have none ({report.egress_detail}); send the call again with "

@@ -18,7 +18,8 @@ async def change(
     puts the deployment's value back. What is above the deployment's is lowered to it, an idle time only to
     ``idle_cap_ms`` where a surface gives that.
 
-    Raises InvalidRequest, EgressUnavailable, and Conflict when the files there are take more than the new limit.
+    Raises InvalidRequest, EgressUnavailable, EgressLost, and Conflict when the files there are take more than the new
+    limit.
     """
     async with conversation.configuring:
         before = conversation.settings

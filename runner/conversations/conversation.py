@@ -26,7 +26,7 @@ from runner.conversations.variables import Variables
 from runner.errors import Busy, FolioboxError, NotFound, OwnedElsewhere, ProtocolError, QuotaExceeded, SandboxLost
 from runner.interpreter.client import RunEnd, SandboxClient
 from runner.limits.config import LimitsConfig
-from runner.model import InterpreterState, RunLimits, RunRequest, SandboxLimits
+from runner.model import InterpreterState, Network, RunLimits, RunRequest, SandboxLimits
 from runner.workspace.history import Workspace
 from runner.workspace.owners import Owners
 
@@ -166,7 +166,7 @@ class Conversation:
 
     # -- sandbox ---------------------------------------------------------------------------------------------
 
-    async def live(self, network: bool | None = None) -> Mirror:
+    async def live(self, network: Network = None) -> Mirror:
         """The sandbox with all files in place; a new one when there is none with such a ``network`` (None: as the
         setting says). Call with the lock held.
 
@@ -177,7 +177,7 @@ class Conversation:
         except OwnedElsewhere:
             await self.drop("sandbox_lost")  # ours is not up to date any more
             raise
-        wanted = self.settings.network if network is None else network
+        wanted = self.settings.wants(network, self.has_network if self.alive else None)
         if self.alive and self.has_network != wanted:
             await self.drop("network_changed")
             await self._owners.acquire(self.workspace)
@@ -374,7 +374,7 @@ class Conversation:
         finally:
             del self._runs[running.execution_id]
 
-    async def _live_unless_withdrawn(self, network: bool | None) -> Mirror | None:
+    async def _live_unless_withdrawn(self, network: Network) -> Mirror | None:
         with contextlib.suppress(Withdrawn):
             return await self.live(network)
         return None

@@ -73,6 +73,7 @@ def fingerprint(request: RunRequest) -> str:
         ),  # as keys were claimed before there was any
     }
     canonical |= {name: True for name in ("script", "detached", "bare") if getattr(request, name)}
+    canonical |= {"inputs": request.inputs} if request.inputs else {}
     return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
 
 

@@ -331,14 +331,14 @@ class ConversationService:
         check_request(request, self.limits)
         if key is None:  # with one, what was begun before is still answered
             self.admission.check_open()
-            check_network(self.report, request.network)  # what is refused makes no conversation
+            check_network(self.report, request.network is True)  # what is refused makes no conversation
         claim = None if key is None else Claim.of(key, request)
         conversation, _ = await self.ensure(tenant, identifier)
         if claim is not None:
             earlier = await self._begun_under(conversation.workspace, claim)
             if earlier is not None:
                 return earlier
-        check_network(self.report, conversation.settings.network if request.network is None else request.network)
+        check_network(self.report, conversation.settings.wants(request.network, None))
         if not self.report.available:
             raise self._unavailable()
         return self.runs.start(
@@ -348,6 +348,10 @@ class ConversationService:
             lambda running: conversation.run(running, request, asked_at),
             announced=announced,
         )
+
+    async def begun(self, conversation: Conversation, request: RunRequest, key: str) -> Running | None:
+        """The run that was begun under an Idempotency-Key, if there is one. Claims nothing. Raises KeyReused."""
+        return await self._begun_under(conversation.workspace, Claim.of(key, request))
 
     async def _begun_under(self, workspace: Workspace, claim: Claim) -> Running | None:
         """The run that came before under this key. Nothing is awaited between the last look and None."""

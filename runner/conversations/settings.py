@@ -9,7 +9,7 @@ from typing import Any, Final
 from runner.agent.protocol import Json
 from runner.errors import InvalidRequest
 from runner.limits.config import MIN_CPUS, MIN_MEMORY_BYTES, MIN_PIDS, LimitsConfig
-from runner.model import PAGE_BYTES, SandboxLimits
+from runner.model import PAGE_BYTES, Network, SandboxLimits
 
 MIN_WORKSPACE_BYTES: Final = 1 << 20
 MIN_OUTPUT_BYTES: Final = 1 << 10
@@ -122,6 +122,12 @@ class ConversationSettings:
         if "network" in given:
             new = replace(new, network=bool(given["network"]))
         return new
+
+    def wants(self, network: Network, has: bool | None) -> bool:
+        """Whether the sandbox of a run that asks so is one with network. ``has``: the live one; None: there is none."""
+        if network == "keep":
+            return bool(has)
+        return self.network if network is None else network
 
     def own(self) -> Json:
         """What a fork takes over: limits and network, not labels; empty when there are none."""

@@ -32,7 +32,7 @@ class Variables:
             return InterpreterState.LOST, None
         had = self.there
         if request.fresh or request.language == "bash":
-            return (InterpreterState.KEPT if had else InterpreterState.NEW), None
+            return (InterpreterState.KEPT, None) if had else (InterpreterState.NEW, self.reason)  # and told again
         if had and started == "new":
             self.forget("interpreter_lost")
             had = False

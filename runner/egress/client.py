@@ -20,6 +20,7 @@ import httpcore
 from runner.egress import addresses, decoding, targets
 from runner.egress.addresses import IPAddress
 from runner.egress.config import FetchConfig
+from runner.egress.lookups import Lookups
 from runner.egress.network import Network, SystemNetwork
 from runner.egress.pinned import Pinned
 from runner.egress.targets import Target
@@ -71,6 +72,7 @@ class Client:
     ) -> None:
         self._config, self._judge = config, judge
         self._network = network or SystemNetwork()
+        self._lookups = Lookups(self._network)
         self._tls = tls
         self._turns = asyncio.Semaphore(config.at_once)
         self._own_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -84,7 +86,7 @@ class Client:
         try:
             own = self._own_turns.setdefault(caller, asyncio.Semaphore(self._config.at_once_each))
             async with asyncio.timeout(self._config.total_s), own, self._turns:
-                found = await self._follow(target, sink, max_bytes)
+                found = await self._follow(target, sink, max_bytes, caller)
         except TimeoutError:
             told = f"the file did not come within {self._config.total_s:g} s"
             log.info("not fetched", host=target.host, why="too slow")
@@ -95,18 +97,18 @@ class Client:
         log.info("fetched", host=target.host, size=found.size)
         return found
 
-    async def _follow(self, target: Target, sink: Sink, max_bytes: int) -> Fetched:
+    async def _follow(self, target: Target, sink: Sink, max_bytes: int, caller: str) -> Fetched:
         for _ in range(self._config.requests):
-            async with self._asked(target) as response:
+            async with self._asked(target, caller) as response:
                 if response.status not in _REDIRECTS:
                     return Fetched(target.url, await _receive(response, sink, max_bytes))
                 target = targets.follow(target, _location(response))
         raise FetchFailed(f"the server redirects more than {self._config.requests - 1} times")
 
     @asynccontextmanager
-    async def _asked(self, target: Target) -> AsyncIterator[httpcore.Response]:
+    async def _asked(self, target: Target, caller: str) -> AsyncIterator[httpcore.Response]:
         """The answer to one request, over a connection of its own."""
-        pinned = Pinned(self._network, await self._allowed(target))
+        pinned = Pinned(self._network, await self._allowed(target, caller))
         url = httpcore.URL(
             scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path.encode()
         )
@@ -130,9 +132,9 @@ class Client:
             self._tls = httpcore.default_ssl_context()
         return self._tls
 
-    async def _allowed(self, target: Target) -> Sequence[IPAddress]:
+    async def _allowed(self, target: Target, caller: str) -> Sequence[IPAddress]:
         """All addresses of a target, when each of them may be connected to. Raises UrlRefused."""
-        found = [target.address] if target.address is not None else await self._resolve(target.host)
+        found = [target.address] if target.address is not None else await self._resolve(target.host, caller)
         for address in found:
             why = self._judge(address)
             if why is None and self._network.is_own(addresses.plain(address)):
@@ -141,10 +143,9 @@ class Client:
                 raise UrlRefused(f"url: {target.host} leads to an address that is not public ({why})")
         return [addresses.plain(address) for address in found]
 
-    async def _resolve(self, host: str) -> Sequence[IPAddress]:
+    async def _resolve(self, host: str, caller: str) -> Sequence[IPAddress]:
         try:
-            async with asyncio.timeout(self._config.connect_s):
-                found = await self._network.resolve(host)
+            found = await self._lookups.resolve(host, caller, self._config.connect_s)
         except TimeoutError:
             raise FetchTimeout(f"the name {host} was not resolved in time") from None
         except (OSError, UnicodeError, ValueError) as error:

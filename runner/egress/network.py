@@ -15,7 +15,7 @@ import httpcore
 from runner.egress.addresses import IPAddress
 
 _MOST_ADDRESSES: Final = 64
-_RESOLVERS: Final = 8  # threads; the system's resolver knows no deadline
+_RESOLVERS: Final = 64  # threads, made when they are needed; lookups.py says how many of them one caller can hold
 
 
 class Network(Protocol):

@@ -65,8 +65,8 @@ class LeasesConfig:
         return max(1, min(self.timeout_s if asked_s is None else asked_s, self.max_timeout_s)) * 1000
 
     def open_on(self, loopback: bool) -> bool:
-        """Whether the main port serves this surface without a key."""
-        return self.open and loopback
+        """Whether the main port serves this surface without a key: not where it has a listener of its own."""
+        return self.open and loopback and self.bind is None
 
     @property
     def bound_to_loopback(self) -> bool:

@@ -15,11 +15,20 @@ from typing import Any, Final
 
 from runner.conversations.result import RunResult
 from runner.conversations.service import ConversationService
-from runner.errors import CapacityReached, FolioboxError, NotFound, SandboxLost, ServiceError
+from runner.errors import (
+    CapacityReached,
+    FolioboxError,
+    NotFound,
+    ProtocolError,
+    SandboxLost,
+    StoreFailed,
+    TooLarge,
+)
 from runner.leases.answers import Reader
 from runner.leases.clamp import SAVED_ABOVE
 from runner.leases.config import LeasesConfig
 from runner.leases.nouns import Answer, Ask, nothing
+from runner.leases.places import Places
 from runner.leases.staging import stage
 from runner.leases.table import Lease, Table
 from runner.model import Outcome, RunLimits, RunRequest
@@ -38,6 +47,7 @@ ENVIRONMENT: Final = {
 _RETRY_MS: Final = 1000
 _RELEASE_S, _CLOSE_S = 5.0, 10.0
 _LONGEST_SWEEP_S: Final = 30.0
+_SPOILING: Final = (SandboxLost, ProtocolError, StoreFailed)  # a run that had begun: nobody knows what it left
 log = logger("leases")
 
 
@@ -47,7 +57,7 @@ class Leases:
     def __init__(self, service: ConversationService, config: LeasesConfig, folder: Path | None = None) -> None:
         self._service, self.config = service, config
         self._table = Table(folder)
-        self._permits = asyncio.Semaphore(config.concurrent)
+        self._places = Places(config.concurrent)
         self._purges: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -68,45 +78,43 @@ class Leases:
 
     # -- runs --------------------------------------------------------------------------------------------------
 
-    async def run(self, tenant: str, ask: Ask) -> Answer:
+    async def run(self, tenant: str, ask: Ask, upload_bytes: int | None = None) -> Answer:
         """Run something; whoever gets the answer closes it. A script that fails is an answer, not an error.
 
-        Raises CapacityReached while as many run as may, EgressUnavailable, and what ``begin`` of the service raises.
+        A lease ends with a run that ran out of time, or that had begun when something here broke; what is refused
+        leaves it as it is. ``upload_bytes``: the most that one input may have, where there is a limit.
+
+        Raises TooLarge, CapacityReached while as many run as may, EgressUnavailable, EgressLost, and what
+        ``begin`` of the service raises.
         """
-        async with self._permit():
+        _check_inputs(ask, upload_bytes)
+        async with self._place(tenant):
             lease = self._table.find(tenant, ask.container_id)
             fresh = lease is None
             lease = lease or self._table.make(tenant, ask.network)
             lease.runs += 1
             try:
                 workspace, result = await self._ran(lease, ask, fresh)
-            except BaseException as error:
-                if fresh or not isinstance(error, FolioboxError) or isinstance(error, ServiceError):
-                    self._discard(lease)
+            except BaseException:
+                self._settle(lease, fresh)
                 raise
             finally:
                 lease.runs -= 1
             return await self._answered(lease, ask, workspace, result, fresh)
 
     @asynccontextmanager
-    async def _permit(self) -> AsyncIterator[None]:
+    async def _place(self, tenant: str) -> AsyncIterator[None]:
         """One of the places for runs, waited for a little."""
-        try:
-            if self._permits.locked():
-                async with asyncio.timeout(self.config.queue_s):
-                    await self._permits.acquire()
-            else:
-                await self._permits.acquire()
-        except TimeoutError:
+        if not await self._places.take(tenant, self.config.queue_s):
             raise CapacityReached(
                 f"{self.config.concurrent} runs go on already, which is as many as may at once; send it again soon",
                 limit=self.config.concurrent,
                 retry_after_ms=_RETRY_MS,
-            ) from None
+            )
         try:
             yield
         finally:
-            self._permits.release()
+            self._places.give(tenant)
 
     async def _ran(self, lease: Lease, ask: Ask, fresh: bool) -> tuple[Workspace, RunResult]:
         try:
@@ -126,9 +134,22 @@ class Leases:
                 detached=lease.kept or ask.keep_alive,
             )
             running = await self._service.begin(lease.tenant, lease.id, request, announced=False)
-            return conversation.workspace, await running.result()
+            try:
+                return conversation.workspace, await running.result()
+            except _SPOILING:
+                if running.began:
+                    self._table.end(lease)
+                raise
         except NotFound:  # somebody let go of the lease meanwhile
+            self._table.end(lease)
             raise _gone() from None
+
+    def _settle(self, lease: Lease, fresh: bool) -> None:
+        """After a run that gave no answer: one that nobody knows of goes, and so does one that was ended."""
+        if fresh or lease.ended:
+            self._discard(lease)
+        else:
+            self._table.keep(lease)
 
     async def _set_up(self, lease: Lease) -> None:
         """Settings of a new conversation, where this surface has some of its own."""
@@ -154,8 +175,10 @@ class Leases:
             reader = Reader(workspace, result, self.config, frozenset(ask.files), kept=kept)
             close = nothing if kept else lambda: self._close(lease)
             answer = await reader.answer(lease.id if kept else None, close)
-        except BaseException:
-            self._discard(lease)
+        except BaseException as error:
+            if isinstance(error, _SPOILING):
+                self._table.end(lease)
+            self._settle(lease, fresh)
             raise
         if full:
             log.warning("as many leases as may be; a run was not kept", limit=self.config.leases)
@@ -203,3 +226,13 @@ class Leases:
 
 def _gone() -> SandboxLost:
     return SandboxLost("the container was removed during the run", cause="its lease was released")
+
+
+def _check_inputs(ask: Ask, most: int | None) -> None:
+    for name, content in ask.files.items():
+        if most is not None and len(content) > most:
+            raise TooLarge(
+                f"the input {name[:200]!r} has {len(content)} bytes, and with this key a file may have {most}: send "
+                "less of it, or raise the key's upload_bytes",
+                limit=most,
+            )

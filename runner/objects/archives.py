@@ -20,7 +20,6 @@ from weakref import WeakValueDictionary
 
 from runner.errors import ArchiveSuperseded, StorageFailed, TooLarge
 from runner.objects import keys
-from runner.objects.block import StorageBlock
 from runner.objects.bucket import (
     SHA256,
     Absent,
@@ -34,6 +33,7 @@ from runner.objects.bucket import (
     Same,
     Unconditional,
 )
+from runner.objects.place import Place
 
 _TYPE: Final = "application/gzip"
 _AT_ONCE: Final = 2  # archives that are sent at the same time: each may be mapped whole
@@ -42,7 +42,9 @@ _SLOW: Final = Fault("it took too long", "timeout")
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Which archive it is. Holds no secret: keep it with the conversation. ``sha256`` is empty where it is unknown."""
+    """Which archive it is. Holds no secret: keep it with the conversation. ``sha256`` is empty where it is unknown,
+    ``etag`` where only the content is known: it may lie in another place by now, or not be there.
+    """
 
     etag: str
     sha256: str
@@ -56,6 +58,10 @@ class Stamp:
     def parse(cls, stored: Mapping[str, Any]) -> Stamp:
         """What ``json`` gave."""
         return cls(str(stored["etag"]), str(stored["sha256"]), int(stored["size"]))
+
+    def elsewhere(self) -> Stamp | None:
+        """What is known of it in another place than the one where it was seen."""
+        return Stamp("", self.sha256, self.size) if self.sha256 else None
 
     @classmethod
     def of(cls, found: Found) -> Stamp:
@@ -85,10 +91,10 @@ class Archives:
 
     def __init__(self, spool_dir: Path, max_bytes: int, timeout_s: float) -> None:
         self._spool_dir, self._max_bytes, self._timeout_s = spool_dir, max_bytes, timeout_s
-        self._locks: WeakValueDictionary[tuple[StorageBlock, str], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[Place, str], asyncio.Lock] = WeakValueDictionary()
         self._sending = asyncio.Semaphore(_AT_ONCE)
 
-    def lock(self, place: StorageBlock, stem: str) -> asyncio.Lock:
+    def lock(self, place: Place, stem: str) -> asyncio.Lock:
         """Held by whoever reads, writes or removes this archive."""
         return self._locks.setdefault((place, stem), asyncio.Lock())
 
@@ -152,11 +158,7 @@ class Archives:
         there = await bucket.head(key)
         if there is not None and there.metadata.get(SHA256) == new.sha256 and there.size == new.size:
             return Stamp.of(there)  # also where an earlier attempt arrived and its answer did not
-        only: Condition = None
-        if not isinstance(over, Anything):
-            only = Absent() if over is None else Same(over.etag)
-            if (there is None) != (over is None) or (over is not None and there and there.etag != over.etag):
-                raise _superseded()
+        only = None if isinstance(over, Anything) else await _only(bucket, key, there, over)
         if there is not None:
             await bucket.copy(key, previous)
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -168,6 +170,33 @@ class Archives:
                 return Stamp.of(there)
             raise _superseded() from None
         return Stamp(etag, new.sha256, new.size)
+
+
+async def _only(bucket: Bucket, key: str, there: Found | None, over: Stamp | None) -> Condition:
+    """The condition under which ``over`` is replaced. Raises ArchiveSuperseded."""
+    if there is None:
+        if over is None or not over.etag:
+            return Absent()
+    elif over is not None and (there.etag == over.etag or await _holds(bucket, key, there, over)):
+        return Same(there.etag)
+    raise _superseded()
+
+
+async def _holds(bucket: Bucket, key: str, there: Found, stamp: Stamp) -> bool:
+    """Whether an object has the content of another one: a copy of it, perhaps made without its metadata."""
+    if not stamp.sha256 or there.size != stamp.size:
+        return False
+    told = there.metadata.get(SHA256)
+    if told:
+        return told == stamp.sha256
+    digest = hashlib.sha256()
+    try:
+        async with bucket.open(key) as opened:
+            async for chunk in opened.chunks:
+                digest.update(chunk)
+            return opened.found.etag == there.etag and digest.hexdigest() == stamp.sha256
+    except Missing:
+        return False
 
 
 async def _put(bucket: Bucket, key: str, data: memoryview, sha256: str, only: Condition) -> str:

@@ -6,7 +6,7 @@ Credentials live in memory only. What may be stored of a block is ``public()``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from runner.errors import InvalidRequest
@@ -60,10 +60,9 @@ class StorageBlock:
         shown = {name: getattr(self, name) for name in _NAMES if name not in _SECRET and getattr(self, name)}
         return {**shown, "forgotten": "credentials"} if any(getattr(self, name) for name in _SECRET) else shown
 
-    @property
-    def place(self) -> StorageBlock:
-        """The block without its credentials: equal for two that name the same place."""
-        return replace(self, forgotten="", **dict.fromkeys(_SECRET, ""))
+    def without_credentials(self) -> StorageBlock:
+        """What a restart would know of it."""
+        return StorageBlock.parse(self.public(), self.tenant)
 
     @property
     def ambient(self) -> bool:

@@ -20,6 +20,7 @@ _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 _IN_HOST: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _REGION: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _OSS_REGION: Final = re.compile(r"(?:s3\.)?(oss-[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com")
+DEFAULT_REGION: Final = "us-east-1"
 _AMAZON: Final = "s3.{}.amazonaws.com"
 NOT_CONFIGURED: Final = "storage backend not configured"
 
@@ -56,27 +57,32 @@ def endpoint_of(block: StorageBlock, allowed: AllowedHosts) -> Endpoint:
     if not _BUCKET.fullmatch(bucket) or ".." in bucket:
         raise StorageRejected(NOT_CONFIGURED, cause="the bucket's name is none")
     if block.provider == OSS:
-        scheme, host, port = _parsed(block.oss_endpoint)
+        scheme, host, port = parsed(block.oss_endpoint)
         match = _OSS_REGION.fullmatch(host)
         if not _IN_HOST.fullmatch(bucket):
             raise StorageRejected(NOT_CONFIGURED, cause="a bucket of OSS has small letters, digits and hyphens")
         found = Endpoint(scheme, host, port, bucket, match[1] if match else "oss", in_host=True)
     else:
-        region = block.s3_region or "us-east-1"
+        region = block.s3_region or DEFAULT_REGION
         if not _REGION.fullmatch(region):
             raise StorageRejected(NOT_CONFIGURED, cause="the region's name is none")
         if block.s3_endpoint:
-            scheme, host, port = _parsed(block.s3_endpoint)
+            scheme, host, port = parsed(block.s3_endpoint)
             found = Endpoint(scheme, host, port, bucket, region, in_host=host.startswith(f"{bucket}."))
         else:
             in_host = _IN_HOST.fullmatch(bucket) is not None
-            found = Endpoint("https", _AMAZON.format(region), 443, bucket, region, in_host)
+            found = Endpoint("https", amazon(region), 443, bucket, region, in_host)
     if not allowed.listed(found.host, found.port):
         raise StorageHostRefused(f"storage endpoint not allowed: {found.host}; list it in {hosts.SETTING}")
     return found
 
 
-def _parsed(text: str) -> tuple[str, str, int]:
+def amazon(region: str) -> str:
+    """The host of Amazon's S3 in a region."""
+    return _AMAZON.format(region)
+
+
+def parsed(text: str) -> tuple[str, str, int]:
     """Scheme, host and port of an endpoint: nothing else may be in it. Raises StorageHostRefused."""
     url = text if "://" in text else f"https://{text}"
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,13 @@ from runner.objects.bucket import Bucket, Fault, Found
 from runner.objects.config import ObjectsConfig
 from runner.objects.endpoint import NOT_CONFIGURED, endpoint_of
 from runner.objects.local import NO_ADDRESSES, LocalBucket
+from runner.objects.place import place_of
 from runner.objects.relay import Relay, Route
 from runner.objects.remote import RemoteBucket
 from runner.telemetry.logs import logger
 
 _BUCKETS: Final = 64  # connections are kept for so many places
+_BUCKET_S: Final = 900.0  # and, with their credentials, for so long after their last use
 _MAX_AGE_S: Final = 10**11
 _TYPE: Final = "application/octet-stream"
 log = logger("objects")
@@ -49,7 +51,7 @@ class Swept:
     freed_bytes: int = 0
 
 
-def _nobody(stem: str) -> bool:
+async def _nobody(stem: str) -> bool:
     return False
 
 
@@ -60,11 +62,13 @@ class ObjectStorage:
         self._config, self._clock = config, clock
         self._archives = Archives(spool_dir, config.max_archive_bytes, config.archive_timeout_s)
         self._buckets: OrderedDict[StorageBlock, Bucket] = OrderedDict()
+        self._used: dict[StorageBlock, float] = {}
         self._relay = Relay()
 
     async def close(self) -> None:
         """End what is open to stores. May be called again."""
         self._buckets.clear()
+        self._used.clear()
         await self._relay.close()
 
     # -- the block ---------------------------------------------------------------------------------------------
@@ -88,6 +92,7 @@ class ObjectStorage:
             raise StorageRejected(f"unsupported storage provider: {_shown(block.provider)}")
         if not self.effective(block):
             raise StorageRejected(NOT_CONFIGURED)
+        self.forget_idle()
         known = self._buckets.get(block)
         if known is None:
             try:
@@ -96,11 +101,22 @@ class ObjectStorage:
                 raise StorageRejected(NOT_CONFIGURED, cause=fault.code) from None
             self._buckets[block] = known
             if len(self._buckets) > _BUCKETS:
-                _, oldest = self._buckets.popitem(last=False)
-                if isinstance(oldest, RemoteBucket):
-                    oldest.forget()
+                self._forget_oldest()
         self._buckets.move_to_end(block)
+        self._used[block] = self._clock()
         return known
+
+    def forget_idle(self) -> None:
+        """Drop what was not used for long, with the credentials in it. Called now and then, and before each use."""
+        before = self._clock() - _BUCKET_S
+        while self._buckets and self._used[next(iter(self._buckets))] < before:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        block, oldest = self._buckets.popitem(last=False)
+        del self._used[block]
+        if isinstance(oldest, RemoteBucket):
+            oldest.forget()
 
     def _local(self, block: StorageBlock) -> Bucket:
         assert self._config.local_dir is not None  # an effective block
@@ -168,7 +184,7 @@ class ObjectStorage:
         return min(wanted, self._config.max_ttl_s)
 
     async def gc(
-        self, block: StorageBlock | None, max_age_seconds: int, keep: Callable[[str], bool] = _nobody
+        self, block: StorageBlock | None, max_age_seconds: int, keep: Callable[[str], Awaitable[bool]] = _nobody
     ) -> Swept:
         """Remove archives and parsed documents older than that; archives whose stem is kept stay.
 
@@ -198,14 +214,14 @@ class ObjectStorage:
         found: Found,
         stem: str | None,
         before: float,
-        keep: Callable[[str], bool],
+        keep: Callable[[str], Awaitable[bool]],
     ) -> bool:
-        if not _older(found, before) or (stem is not None and keep(stem)):
+        if not _older(found, before) or (stem is not None and await keep(stem)):
             return False
         try:
-            async with self._archives.lock(block.place, stem or ""):
+            async with self._archives.lock(place_of(block), stem or ""):
                 now = await bucket.head(found.key)  # it may have been written again since the listing
-                if now is None or not _older(now, before) or (stem is not None and keep(stem)):
+                if now is None or not _older(now, before) or (stem is not None and await keep(stem)):
                     return False
                 await bucket.delete(found.key)
                 return True
@@ -228,7 +244,7 @@ class ObjectStorage:
     async def open_archive(self, block: StorageBlock, stem: str) -> AsyncIterator[Archive | None]:
         """The archive, or None. Whoever saves or removes it waits. Raises StorageRejected, StorageFailed, TooLarge."""
         bucket, key = self._bucket(block), keys.archive_key(self._prefix(block), stem)
-        async with self._archives.lock(block.place, stem), self._archives.open(bucket, key) as archive:
+        async with self._archives.lock(place_of(block), stem), self._archives.open(bucket, key) as archive:
             yield archive
 
     async def save_archive(
@@ -241,13 +257,13 @@ class ObjectStorage:
         """
         bucket = self._bucket(block)
         key, previous = stem_keys(self._prefix(block), stem)
-        async with self._archives.lock(block.place, stem):
+        async with self._archives.lock(place_of(block), stem):
             return await self._archives.save(bucket, key, previous, source, over)
 
     async def delete_archive(self, block: StorageBlock, stem: str) -> None:
         """Remove an archive and the one before it; none is no error. Raises StorageRejected, StorageFailed."""
         bucket = self._bucket(block)
-        async with self._archives.lock(block.place, stem):
+        async with self._archives.lock(place_of(block), stem):
             try:
                 for key in stem_keys(self._prefix(block), stem):
                     await bucket.delete(key)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from runner.conversations.conversation import Conversation
 from runner.conversations.service import ConversationService
-from runner.errors import BadArchive, FolioboxError, QuotaExceeded, SessionFault, TooLarge
+from runner.errors import BadArchive, Conflict, FolioboxError, QuotaExceeded, SessionFault, SessionMisuse, TooLarge
 from runner.objects.block import StorageBlock
 from runner.objects.service import ObjectStorage
 from runner.sessions.homes import Home, Homes
@@ -21,6 +21,7 @@ from runner.workspace.archives.pack import packed
 from runner.workspace.archives.restore import staged
 
 _MAX_MEMBERS = 20_000
+_FORGOTTEN = "the credentials of its storage are not known any more: end the session with its storage block"
 log = logger("sessions")
 
 
@@ -81,22 +82,25 @@ class Archives:
                     )
                 done.files = len(found.files)
                 done.warnings += found.notes[:20]
-        except (BadArchive, TooLarge, QuotaExceeded) as error:
+        except (BadArchive, Conflict, TooLarge, QuotaExceeded) as error:
             home.stamp = None  # it stays where it is: without its stamp nothing is ever saved over it
             done.warnings.append(f"the stored archive cannot be used and was left as it is: {error.detail}")
             log.warning("an archive cannot be restored", conversation=home.conversation, detail=error.detail)
         except TimeoutError:
             raise SessionFault(f"workspace init failed: the archive was not read within {self._limit_s:g} s") from None
         except FolioboxError as error:
-            raise SessionFault(f"workspace init failed: {error.detail}", cause=error.cause) from None
+            kind = SessionFault if error.blame == "service" else SessionMisuse
+            raise kind(f"workspace init failed: {error.detail}", cause=error.cause) from None
         return done
 
     async def save(self, home: Home, conversation: Conversation) -> Saved:
         """Store the files of a conversation where its storage is, if they are others than when it was last stored."""
         block, workspace = home.block, conversation.workspace
-        if block is None or not self._objects.effective(block):
-            return Saved()
         state = (workspace.version, workspace.draft_seq)
+        if block is None or not self._objects.effective(block):
+            if block is None or not block.forgotten:
+                return Saved()
+            return Saved(True) if home.saved == state else Saved(False, _FORGOTTEN)
         if home.saved == state:
             return Saved(True)
         try:
@@ -112,7 +116,7 @@ class Archives:
     async def discard(self, home_stem: str, block: StorageBlock | None) -> Saved:
         """Delete an archive."""
         if block is None or not self._objects.effective(block):
-            return Saved()
+            return Saved(None, _FORGOTTEN) if block is not None and block.forgotten else Saved()
         try:
             await self._objects.delete_archive(block, home_stem)
         except FolioboxError as error:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from runner.conversations.conversation import Conversation
 from runner.conversations.service import ConversationService
-from runner.errors import Conflict, FolioboxError, InvalidPath, NotFound, SessionFault, TooLarge
+from runner.errors import Conflict, FolioboxError, InvalidPath, NotFound, SessionFault, SessionMisuse, TooLarge
 from runner.model import FileEntry
+from runner.sessions.homes import GONE
 from runner.sessions.paths import followed, resolve
 from runner.workspace.base import ByteStream
 from runner.workspace.history import Workspace
+from runner.workspace.paths import parents
 
 INPUTS: Final = ("uploads", "skills")
 _BELOW_INPUTS: Final = tuple(f"{folder}/" for folder in INPUTS)
@@ -30,6 +34,19 @@ class Listing:
 
     files: list[FileEntry]
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Files by their paths in the workspace, and the SHA-256 of each."""
+
+    files: Mapping[str, bytes]
+    hashes: Mapping[str, str]
+
+    @property
+    def sha256(self) -> str:
+        """Of all paths and contents."""
+        return hashlib.sha256(json.dumps(sorted(self.hashes.items())).encode()).hexdigest()
 
 
 class SessionFiles:
@@ -50,7 +67,7 @@ class SessionFiles:
         beyond = self.max_bytes if name.startswith(_BELOW_INPUTS) else 0
         try:
             if name in (*INPUTS, "outputs", "downloads"):
-                raise SessionFault(f"write failed: {name} is a folder")
+                raise SessionMisuse(f"write failed: {name} is a folder")
             self._conversations.check_upload(len(content))
             async with self._conversations.stage(self.max_bytes) as staging:
                 for start in range(0, len(content), _PIECE):  # hashed and written while it is in the cache
@@ -58,23 +75,38 @@ class SessionFiles:
                 return await workspace.put(name, staging, beyond=beyond)
         except Conflict as error:
             what = "write" if "is a folder" in error.detail else "mkdir"
-            raise SessionFault(f"{what} failed: {error.detail}") from None
-        except (NotFound, SessionFault):
+            raise SessionMisuse(f"{what} failed: {error.detail}") from None
+        except NotFound:
+            raise NotFound(GONE) from None
+        except SessionFault:
             raise
         except FolioboxError as error:
-            raise SessionFault(f"write failed: {error.detail}", cause=error.cause) from None
+            raise _fault("write", error) from None
 
-    async def stage(self, conversation: Conversation, inputs: Sequence[tuple[str, bytes]]) -> None:
-        """Make ``uploads`` and ``skills`` hold exactly these. Raises InvalidPath for other places, and as ``put``."""
+    async def inputs(self, given: Sequence[tuple[str, bytes]] | None) -> Inputs | None:
+        """What a run is to find, checked before anything is touched. Raises InvalidPath."""
+        if given is None:
+            return None
+        files = {resolve(path, {}): content for path, content in given}
+        for name in files:
+            if not name.startswith(_BELOW_INPUTS):
+                raise InvalidPath("inputs lie below uploads or skills")
+            if any(parent in files for parent in parents(name)):
+                raise InvalidPath("an input cannot lie below another one")
+        hashes = await asyncio.to_thread(
+            lambda: {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        )
+        return Inputs(files, hashes)
+
+    async def stage(self, conversation: Conversation, inputs: Inputs) -> None:
+        """Make ``uploads`` and ``skills`` hold exactly these. Raises as ``put``."""
         links = conversation.workspace.links
-        names = [resolve(path, {}) for path, _ in inputs]
-        if not all(name.startswith(_BELOW_INPUTS) for name in names):
-            raise InvalidPath("inputs lie below uploads or skills")
-        if any(followed(folder, links) != folder for folder in INPUTS) or set(names) != self._inputs(conversation):
+        strayed = any(followed(folder, links) != folder for folder in INPUTS)
+        if strayed or inputs.files.keys() != self._inputs(conversation):
             await self.reset_inputs(conversation.workspace)
-        for name, (_, content) in zip(names, inputs, strict=True):
+        for name, content in inputs.files.items():
             have = conversation.workspace.files.get(name)
-            if have is None or have.size != len(content) or have.sha256 != hashlib.sha256(content).hexdigest():
+            if have is None or have.sha256 != inputs.hashes[name]:
                 await self.put(conversation, name, content)
 
     @staticmethod
@@ -90,7 +122,7 @@ class SessionFiles:
         try:
             return entry, await workspace.open(entry)
         except FolioboxError as error:
-            raise SessionFault(f"read failed: {error.detail}", cause=error.cause) from None
+            raise _fault("read", error) from None
 
     def list(self, conversation: Conversation, after: str | None, limit: int | None) -> Listing:
         """Regular files; without a page asked for, as many and as deep as the protocol lists."""
@@ -113,4 +145,9 @@ class SessionFiles:
                 with suppress(NotFound):
                     await workspace.delete(folder, recursive=True)
             except FolioboxError as error:
-                raise SessionFault(f"reset inputs failed: {error.detail}", cause=error.cause) from None
+                raise _fault("reset inputs", error) from None
+
+
+def _fault(what: str, error: FolioboxError) -> SessionFault:
+    kind = SessionFault if error.blame == "service" else SessionMisuse
+    return kind(f"{what} failed: {error.detail}", cause=error.cause)

@@ -15,11 +15,13 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from runner.conversations.turns import Turns
 from runner.errors import Busy, CallerError, NotFound
 from runner.objects.block import StorageBlock
+from runner.objects.place import place_of
 from runner.objects.service import Stamp
 from runner.sessions.refusals import busy
 from runner.workspace.workspaces import Workspaces
@@ -30,6 +32,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _MAX_OPEN: Final = 64  # ids of one conversation; who makes more has lost the first ones
 _KEPT: Final = 20_000
+_LOOKED_AT: Final = 64
 
 
 @dataclass(eq=False)
@@ -49,6 +52,17 @@ class Home:
     turns: Turns = field(default_factory=Turns)
     last_used: float = field(default_factory=time.monotonic)
     refused: bool = False  # somebody was told that it is busy with the run that goes on
+
+    def use(self, block: StorageBlock) -> None:
+        """Archive there from now on. Of another place only the content that it may have is known."""
+        if self.block is not None and place_of(block) != place_of(self.block):
+            self.saved, self.stamp = None, self.stamp and self.stamp.elsewhere()
+        self.block = block
+
+    def forget(self) -> None:
+        """Be as one that was never used: its conversation is gone."""
+        self.incarnation = self.block = self.stamp = self.saved = None
+        self.open, self.restoring = [], False
 
     def busy(self, ahead: int) -> Busy:
         """What one is told who has waited for the turn in vain."""
@@ -133,12 +147,32 @@ class Homes:
         self._know(home.tenant, session, home.conversation)
         await self._forget(home.tenant, ids[:-_MAX_OPEN])
 
-    async def close(self, home: Home, *ids: str) -> None:
-        """Close ids, durably; without any, all of them. Call with ``home.changing`` held."""
-        closed = list(ids) or home.open
-        home.open = [other for other in home.open if other not in closed]
+    async def close(self, home: Home, session: str) -> None:
+        """Close an id, durably; with the last one go the credentials. Call with ``home.changing`` held."""
+        home.open = [other for other in home.open if other != session]
+        if not home.open and home.block is not None:
+            home.block = home.block.without_credentials()
         await self.note(home)
+        await self._forget(home.tenant, [session])
+
+    async def forget_ids(self, home: Home) -> None:
+        """Nothing is left of the ids of a conversation that is another one now. Call with ``home.changing`` held."""
+        closed, home.open = home.open, []
         await self._forget(home.tenant, closed)
+
+    async def remove(self, home: Home) -> None:
+        """Nothing is left of a home whose conversation is gone, nor of its ids. Call with ``home.changing`` held."""
+        closed = home.open
+        home.forget()  # and not dropped from memory: others may wait for its lock
+        await self._forget(home.tenant, closed)
+        await self._records.remove_record(home.tenant, _HOME, home.conversation)
+
+    async def recorded(self, tenant: str, conversation: str) -> bool:
+        """Whether a conversation has, or had, sessions."""
+        known = self._homes.get((tenant, conversation))
+        if known is not None and known.incarnation is not None:
+            return True
+        return await self._records.read_record(tenant, _HOME, conversation) is not None
 
     async def _forget(self, tenant: str, ids: Sequence[str]) -> None:
         """Nothing is left of ids that are closed."""
@@ -150,14 +184,14 @@ class Homes:
         """Make the state of a home durable."""
         await self._records.replace_record(home.tenant, _HOME, home.conversation, home.json())
 
-    async def open_stems(self, tenant: str) -> set[str]:
-        """Names of the archives of all conversations that have an open session, those of earlier starts included."""
-        found: set[str] = set()
-        for conversation in await self._records.records(tenant, _HOME):
-            home = await self.of_conversation(tenant, conversation, conversation)
-            if home.open:
-                found.add(home.stem)
-        return found
+    async def in_use(self, tenant: str, stem: str) -> bool:
+        """Whether an archive is that of a conversation with an open session, also one of an earlier start."""
+        conversation = conversation_of(stem)
+        known = self._homes.get((tenant, conversation))
+        if known is not None:
+            return bool(known.open)
+        stored = await self._records.read_record(tenant, _HOME, conversation)
+        return stored is not None and bool(stored.get("open"))
 
     def _know(self, tenant: str, session: str, conversation: str) -> None:
         self._ids[tenant, session] = conversation
@@ -165,11 +199,21 @@ class Homes:
             self._ids.popitem(last=False)
 
     def _shrink(self) -> None:
-        """Forget what was not used for long and nobody waits in; the store has it."""
-        for key in list(self._homes)[: max(0, len(self._homes) - _KEPT)]:
+        """Forget what was not used for long and nobody waits in; the store has it. Credentials of open sessions, which
+        the store has not, are kept for as many again.
+        """
+        beyond = len(self._homes) - _KEPT
+        if beyond <= 0:
+            return
+        for key in list(islice(self._homes, min(beyond + _LOOKED_AT, len(self._homes) // 2))):  # none that is just made
             home = self._homes[key]
-            if not (home.changing.locked() or home.turns.locked() or home.block):
-                del self._homes[key]
+            needed = home.open and home.block is not None and home.block != home.block.without_credentials()
+            if home.changing.locked() or home.turns.locked() or (needed and beyond < _KEPT):
+                continue
+            del self._homes[key]
+            beyond -= 1
+            if not beyond:
+                return
 
 
 def new_id() -> str:

@@ -12,7 +12,7 @@ from runner.conversations.conversation import Conversation
 from runner.conversations.result import RunResult
 from runner.conversations.runs import Running
 from runner.conversations.service import ConversationService
-from runner.errors import Busy, CapacityReached, NotFound, QueueFull, TooLarge
+from runner.errors import Busy, CapacityReached, InvalidRequest, NotFound, QueueFull, TooLarge
 from runner.model import Language, RunLimits, RunRequest
 from runner.sessions.artifacts import OUTPUTS, Collected, collect, told
 from runner.sessions.config import SessionsConfig
@@ -53,6 +53,12 @@ class Done:
     notes: tuple[str, ...]
 
 
+def check_there(conversation: Conversation) -> None:
+    """Whether a conversation is still there when its turn has come. Raises NotFound."""
+    if conversation.workspace.purged:
+        raise NotFound(GONE)
+
+
 class SessionRuns:
     """Begins runs and waits for them. A place among those that run is given back before files are collected."""
 
@@ -67,17 +73,21 @@ class SessionRuns:
 
         Raises TooLarge, InvalidRequest, Busy, QueueFull, NotFound.
         """
-        request, asked_at = self._request(asked), time.monotonic()
+        asked_at, inputs = time.monotonic(), await self._files.inputs(asked.inputs)
+        request = self._request(asked, "" if inputs is None else inputs.sha256)
         deadline = asyncio.get_running_loop().time() + self._config.queue_s
         async with turn(home.turns, deadline, home.busy), self._places.taken(deadline, execs_full):
-            if asked.inputs is not None:
-                await self._files.stage(conversation, asked.inputs)
-            home.refused = False
-            note = await self._mend_outputs(conversation)
+            check_there(conversation)
+            home.refused, note = False, ""
             try:
-                running = await self._conversations.begin(
-                    home.tenant, home.conversation, request, key=asked.key, announced=False, asked_at=asked_at
-                )
+                running = asked.key and await self._conversations.begun(conversation, request, asked.key)
+                if not running:  # else nothing is touched
+                    if inputs is not None:
+                        await self._files.stage(conversation, inputs)
+                    note = await self._mend_outputs(conversation)
+                    running = await self._conversations.begin(
+                        home.tenant, home.conversation, request, key=asked.key, announced=False, asked_at=asked_at
+                    )
                 result = await self._ended(conversation, running)
             except Busy as error:
                 home.refused = True
@@ -90,8 +100,10 @@ class SessionRuns:
         notes = (note, told(collected.skipped, self._config.caps))
         return Done(result, collected, request.timeout_ms, tuple(filter(None, notes)))
 
-    def _request(self, asked: Asked) -> RunRequest:
+    def _request(self, asked: Asked, inputs: str) -> RunRequest:
         config = self._config
+        if len(asked.code) > config.code_bytes:
+            raise InvalidRequest(f"code: at most {config.code_bytes} characters")
         if len(asked.code.encode("utf-8", "surrogatepass")) > config.code_bytes:
             raise TooLarge("code too large")
         timeout_ms = max(MIN_TIMEOUT_MS, min(asked.timeout_ms or config.timeout_ms, config.timeout_cap_ms))
@@ -105,6 +117,7 @@ class SessionRuns:
             stdin=None if asked.stdin is None else asked.stdin.encode("utf-8", "surrogatepass"),
             env=asked.env,
             limits=RunLimits(output_bytes=config.output_bytes, unbounded=True),
+            inputs=inputs,
         )
 
     async def _ended(self, conversation: Conversation, running: Running) -> RunResult:

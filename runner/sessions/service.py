@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from runner.conversations.conversation import Conversation
@@ -19,7 +20,7 @@ from runner.sessions.config import SessionsConfig
 from runner.sessions.files import SessionFiles
 from runner.sessions.homes import GONE, Home, Homes, check_id, conversation_of, new_id, usable_key
 from runner.sessions.refusals import busy, creates_full
-from runner.sessions.runs import SessionRuns
+from runner.sessions.runs import SessionRuns, check_there
 from runner.sessions.slots import Slots, turn
 from runner.telemetry.logs import logger
 from runner.workspace.workspaces import Workspaces
@@ -104,17 +105,16 @@ class SessionService:
         self._check_room(known)
         restored = Restored()
         if known is None or (home.restoring and not known.workspace.files):
-            home.block = home.stamp = home.saved = None
-            home.open = []
+            await self._homes.forget_ids(home)
+            home.forget()
             restored = Restored(0) if block is None else await self._archives.restore(home, block)
             known, _ = await self._conversations.ensure(home.tenant, home.conversation)
         home.restoring = False
         if home.incarnation != known.workspace.incarnation:
-            home.incarnation, home.open = known.workspace.incarnation, []
+            await self._homes.forget_ids(home)
+            home.incarnation = known.workspace.incarnation
         if block is not None:
-            if home.block is not None and block.place != home.block.place:
-                home.stamp = home.saved = None
-            home.block = block
+            home.use(block)
         await self.runs.take_over(home, known)
         if not home.open:  # else others are at work with the inputs that are there
             await self.files.reset_inputs(known.workspace)
@@ -155,6 +155,23 @@ class SessionService:
         _touch(home, conversation)
         return home, conversation
 
+    async def reset_inputs(self, tenant: str, session: str) -> bool | None:
+        """Empty ``uploads`` and ``skills`` while nothing runs. False where the session is gone, None where that is not
+        told apart. Raises NotFound then, Busy where its conversation is not free in time.
+        """
+        told = self.config.reset_gone_answer
+        try:
+            home, conversation = await self.find(tenant, session)
+            deadline = asyncio.get_running_loop().time() + self.config.queue_s
+            async with turn(home.turns, deadline, home.busy):
+                check_there(conversation)
+                await asyncio.shield(self.files.reset_inputs(conversation.workspace))
+        except NotFound:
+            if not told:
+                raise
+            return False
+        return True if told else None
+
     async def delete(
         self, tenant: str, session: str, storage: Mapping[str, Any] | None, discard: bool, archive_key: str | None
     ) -> Ended:
@@ -178,33 +195,40 @@ class SessionService:
     async def _release(self, home: Home, session: str, given: StorageBlock | None) -> Ended:
         known = await self._conversations.known(home.tenant, home.conversation)
         if given is not None:
-            home.block = given
+            home.use(given)
         saved = Saved() if known is None else await self._archives.save(home, known)
         if known is not None and not set(home.open) - {session}:
             if home.conversation == session and saved.archived is not False:
                 # Nobody can name it any more: no archive key leads to it.
                 await self._conversations.purge(home.tenant, home.conversation)
+                known = None
             else:
                 await known.evict("evicted")
-        await self._homes.close(home, session)  # last: what is broken off before is begun again
+        # Last: what is broken off before is begun again.
+        await (self._homes.remove(home) if known is None else self._homes.close(home, session))
         return Ended(True, saved)
 
     async def _discard(self, home: Home, given: StorageBlock | None, archive_key: str | None) -> Ended:
-        stem = usable_key(archive_key) or home.stem
+        key = usable_key(archive_key)
         async with home.changing:
+            block = given or home.block
             await self._conversations.purge(home.tenant, home.conversation)
-            done = await self._archives.discard(stem, given or home.block)
-            home.stamp = home.saved = home.incarnation = None
-            await self._homes.close(home)
-        if stem != home.stem:
-            await self._discard_unknown(home.tenant, given or home.block, stem)
+            done = await self._archives.discard(home.stem, block)
+            await self._homes.remove(home)
+        if key is not None and key != home.stem:
+            other = await self._discard_unknown(home.tenant, block, key)
+            done = done if done.error else other.saved
         return Ended(True, done)
 
     async def _discard_unknown(self, tenant: str, given: StorageBlock | None, archive_key: str | None) -> Ended:
-        """The id is forgotten, its key is not: nothing of it is to be left."""
+        """The id is forgotten, its key is not: nothing of it is to be left. A conversation of that name which never
+        had a session is none of its.
+        """
         key = usable_key(archive_key)
         if key is None:
             return Ended(False, Saved())
+        if not await self._homes.recorded(tenant, conversation_of(key)):
+            return Ended(False, await self._archives.discard(key, given))
         home = await self._homes.of_conversation(tenant, conversation_of(key), key)
         ended = await self._discard(home, given, key)
         return Ended(False, ended.saved)
@@ -218,25 +242,35 @@ class SessionService:
         block = StorageBlock.parse(storage, tenant)
         if not self._archives.effective(block) or max_age_s <= 0:
             return 0, 0, 0
-        in_use = await self._homes.open_stems(tenant)
-        done = await self.objects.gc(block, max_age_s, in_use.__contains__)
+        done = await self.objects.gc(block, max_age_s, partial(self._homes.in_use, tenant))
         return done.deleted, done.scanned, done.freed_bytes
 
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(max(_LEAST_SWEEP_S, self.config.sweep_s))
+            self.objects.forget_idle()
             for home in self._homes:
                 try:
-                    await self._archive_idle(home)
+                    await self._look_after(home)
                 except Exception:  # one that cannot be archived must not keep the others from it
                     log.exception("could not archive", conversation=home.conversation)
 
-    async def _archive_idle(self, home: Home) -> None:
-        """Archive what nobody has used for its idle time and has changed since it was archived."""
-        if not home.open or home.block is None or home.turns.locked() or home.changing.locked():
+    async def _look_after(self, home: Home) -> None:
+        """Archive what nobody has used for its idle time and has changed since it was archived; forget ids whose
+        conversation was purged by another call than theirs.
+        """
+        if not home.open or home.turns.locked() or home.changing.locked():
             return
         known = await self._conversations.known(home.tenant, home.conversation)
-        if known is None or time.monotonic() - home.last_used <= known.effective.idle_ttl_ms / 1000:
+        if known is None and not home.changing.locked():
+            async with home.changing:
+                await self._homes.remove(home)
+            return
+        if (
+            known is None
+            or home.block is None
+            or time.monotonic() - home.last_used <= known.effective.idle_ttl_ms / 1000
+        ):
             return
         async with home.changing:
             before = home.saved

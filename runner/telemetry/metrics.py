@@ -7,7 +7,7 @@ are set when somebody asks (``Gauges``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.metrics import disable_created_metrics
@@ -50,7 +50,13 @@ _MISSES: Final = Counter(
 _QUEUE: Final = Gauge(
     "foliobox_queue_length", "Requests that wait for a sandbox or for their conversation.", registry=REGISTRY
 )
+_EGRESS_REFUSED: Final = Counter(
+    "foliobox_egress_refused", "Connections of sandboxes to the proxy beyond a bound.", ["bound"], registry=REGISTRY
+)
 _FREE: Final = Gauge("foliobox_store_free_bytes", "Bytes free where the store lies.", registry=REGISTRY)
+
+Bound = Literal["sandbox", "all", "shared"]
+"""Those of one sandbox, those of all together, and where all were in use what was cut for another's sake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,11 @@ def pool(*, hit: bool) -> None:
 def error(code: str) -> None:
     """A caller is told of an error."""
     _ERRORS.labels(code).inc()
+
+
+def egress_refused(bound: Bound) -> None:
+    """A connection of a sandbox to the proxy was not taken, or was cut."""
+    _EGRESS_REFUSED.labels(bound).inc()
 
 
 def exposition(gauges: Gauges) -> bytes:

@@ -8,22 +8,39 @@ from typing import Any, Final
 from pydantic import AliasChoices, Field
 
 from runner.conversations.result import media_type
-from runner.errors import InvalidRequest, ToolFailed
-from runner.model import FileEntry, RunRequest
+from runner.errors import Conflict, InvalidRequest, ToolFailed
+from runner.model import FileEntry
 from runner.tools import naming, references
 from runner.tools.base import Arguments, Call, Deployment, NoArguments, Tool, ToolResult
 
 _MOST: Final = 64
 _MOST_LISTED: Final = 500
 _MOST_BYTES: Final = 256 << 20
+_HEADERS: Final = 1 << 20  # more than an archive has beside names and contents
+_FOLDER: Final = 3  # exit status: something else lies where the archive is to be
+# What is not yet whole lies where a workspace keeps nothing, unless it would not fit there.
 _CODE: Final = """
-import os, zipfile
-target, members = {target!r}, {members!r}
-os.makedirs(os.path.dirname(target), exist_ok=True)
-with zipfile.ZipFile(target + ".part", "w", zipfile.ZIP_DEFLATED) as archive:
-    for source, name in members:
-        archive.write(source, name)
-os.replace(target + ".part", target)
+import os, shutil, sys, tempfile, zipfile
+target, members, room = {target!r}, {members!r}, {room}
+if os.path.isdir(target):
+    sys.exit({folder})
+try:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+except (FileExistsError, NotADirectoryError):
+    sys.exit({folder})
+if os.path.islink(target):
+    os.unlink(target)
+beside = None if shutil.disk_usage(tempfile.gettempdir()).free > room else os.path.dirname(target)
+with tempfile.TemporaryDirectory(dir=beside) as folder:
+    part = os.path.join(folder, "part.zip")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for source, name in members:
+            archive.write(source, name)
+    try:
+        shutil.copyfile(part, target) if beside is None else os.replace(part, target)
+    except BaseException:
+        os.unlink(target)
+        raise
 """
 
 
@@ -65,6 +82,7 @@ def _item(entry: FileEntry) -> dict[str, Any]:
 class ZipArguments(Arguments):
     """Its arguments."""
 
+    either = ("paths", "ids")
     paths: list[str] = Field(
         min_length=1,
         max_length=_MOST,
@@ -100,10 +118,13 @@ class ZipAttachments(Tool):
                 f"paths: these files have {total} bytes, the limit is {_MOST_BYTES}", limit=_MOST_BYTES
             )
         members = [(f"/workspace/{entry.path}", name) for name, entry in entries]
-        code = _CODE.format(target=f"/workspace/{target}", members=members)
-        timeout_ms = call.service.limits.timeout_ms(None)
-        result = await call.run(RunRequest(code, timeout_ms=timeout_ms, fresh=True))
-        made = next((item for item in result.files if item.path == target), None)
+        room = total + _HEADERS + 2 * sum(len(name.encode()) for _, name in members)
+        result = await call.run_own(
+            _CODE.format(target=f"/workspace/{target}", members=members, room=room, folder=_FOLDER)
+        )
+        if result.exit_code == _FOLDER:
+            raise _in_the_way(target)
+        made = await call.made(result, target)
         if made is None or made.entry is None:
             raise ToolFailed("the archive could not be written: try again with fewer files", cause=repr(result.error))
         body = {
@@ -123,10 +144,15 @@ async def _found(call: Call, wanted: list[str], target: str) -> list[tuple[str, 
     """Name in the archive and file, in the order asked for; names that collide get a number. Raises InvalidRequest."""
     home = await call.service.known(call.tenant, call.conversation)
     files = {} if home is None else home.workspace.files
+    if "outputs" in files or any(path.startswith(f"{target}/") for path in files):
+        raise _in_the_way(target)
+    index = await references.index(files)
     found: dict[str, FileEntry] = {}
     for reference in wanted:
-        entry = references.resolve(files, reference)
-        if entry is None or entry.path == target:
+        entry = index.find(reference)
+        if entry is not None and entry.path == target:
+            raise InvalidRequest(f"filename: {reference!a} is the archive itself: choose another `filename`")
+        if entry is None:
             raise InvalidRequest(
                 f"paths: there is no file {reference!a} to pack: list_attachments names those there are"
             )
@@ -138,3 +164,9 @@ async def _found(call: Call, wanted: list[str], target: str) -> list[tuple[str, 
             name = f"{stem}-{number}{dot}{ending}"
         found[name] = entry
     return list(found.items())
+
+
+def _in_the_way(target: str) -> Conflict:
+    return Conflict(
+        f"{target} cannot be written, a file or folder is in its way: choose another `filename`, or move it"
+    )

@@ -11,6 +11,7 @@ from runner.errors import ToolUnavailable, UnknownTool
 from runner.tools.attachments import ListAttachments, ZipAttachments
 from runner.tools.base import Absence, Deployment, Tool
 from runner.tools.fetch import FetchFile, FetchImage
+from runner.tools.gate import Gate
 from runner.tools.planned import PLANNED
 from runner.tools.python_execute import PythonExecute
 from runner.tools.read_output import ReadSandboxOutput
@@ -55,6 +56,7 @@ class Catalogue:
 
     def __init__(self, deployment: Deployment, tools: Sequence[Tool] = TOOLS) -> None:
         self.deployment = deployment
+        self.gate = Gate()
         absent = {tool.name: tool.absent(deployment) for tool in tools}
         self._aliases = {alias: tool.name for tool in tools for alias in tool.aliases}
         self._tools = {tool.name: tool for tool in tools if absent[tool.name] is None}

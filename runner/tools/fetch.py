@@ -10,7 +10,7 @@ from pydantic import Field
 from runner.conversations.result import Artifact
 from runner.egress import content
 from runner.egress.content import Kind
-from runner.errors import ConfigurationError, TooLarge, UnsupportedFormat
+from runner.errors import TooLarge, UnsupportedFormat
 from runner.model import FileEntry
 from runner.tools import naming, twins
 from runner.tools.base import Absence, Arguments, Call, Deployment, Tool, ToolResult
@@ -94,8 +94,6 @@ class _Fetch(Tool):
 
     async def _store(self, call: Call, arguments: FetchArguments) -> tuple[FileEntry, bool, Kind, str]:
         """Fetch and keep it, durably: the file, whether there was one before, its kind, and where it came from."""
-        if not call.deployment.fetch.enabled:
-            raise ConfigurationError(f"set {_SETTING}=1 to let this service fetch from the web")
         url, fetching = arguments.url.strip(), call.deployment.fetch
         most = min(max(fetching.image_bytes, fetching.file_bytes), call.upload_bytes)
         call.service.check_upload()
@@ -147,6 +145,7 @@ class FetchImage(_Fetch):
         """Fetch it, and make its twin inside the conversation's sandbox where it needs one."""
         entry, existed, kind, url = await self._store(call, arguments)
         body, artifact = self._told(entry, existed, kind, url)
+        call.stored.append(artifact)
         files = [artifact]
         if kind.twin:
             twin = await twins.make(call, entry.path)

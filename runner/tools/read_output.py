@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import AliasChoices, Field
 
 from runner.errors import InvalidRequest, NotFound, ToolFailed
-from runner.model import RunRequest
 from runner.tools.base import Arguments, Call, Deployment, Tool, ToolResult
+from runner.tools.lines import Lines
 
 _REFERENCE: Final = re.compile(r"(?:execution:)?([0-9a-f]{32})/(stdout|stderr)(?:\.txt)?")
 _GREP_MS: Final = 10_000
@@ -19,14 +21,20 @@ _REPLY: Final = "\x1egrep:"
 # An expression may take for ever, so it is tried inside the sandbox, where that costs nobody else anything.
 _CODE: Final = """
 import json, re, sys
-lines = sys.stdin.buffer.read().decode("utf-8", "replace").splitlines()
 try:
     wanted = re.compile({query!r})
 except re.error as error:
     found = dict(error=str(error))
 else:
-    hits = [number for number, line in enumerate(lines, 1) if wanted.search(line)]
-    found = dict(count=len(hits), lines=hits[:{limit}])
+    count, hits, first, given = 0, [], 1, sys.stdin.buffer
+    while part := given.read(1 << 20) + given.readline():
+        lines = part.decode("utf-8", "replace").removesuffix("\\n").split("\\n")
+        if b"\\r" in part:
+            lines = [line.removesuffix("\\r") for line in lines]
+        match = [number for number, line in enumerate(lines, first) if wanted.search(line)]
+        count, first = count + len(match), first + len(lines)
+        hits += match[: {limit} - len(hits)]
+    found = dict(count=count, lines=hits)
 print({reply!r} + json.dumps(found))
 """
 
@@ -34,6 +42,7 @@ print({reply!r} + json.dumps(found))
 class ReadArguments(Arguments):
     """Its arguments. Limits are clamped, not refused."""
 
+    either = ("id", "path")
     id: str = Field(
         validation_alias=AliasChoices("id", "path"),
         description="`full_output_ref` of a result: <execution id>/stdout.txt or …/stderr.txt.",
@@ -60,44 +69,84 @@ class ReadSandboxOutput(Tool):
         )
 
     async def run(self, call: Call, arguments: ReadArguments) -> ToolResult:
-        """Read the stream, then choose lines of it."""
+        """Read the stream, then choose lines of it; beside the event loop, as it may be long."""
         match = _REFERENCE.fullmatch(arguments.id.strip())
         if match is None:
             raise InvalidRequest("id: write the `full_output_ref` of a result, <execution id>/stdout.txt")
-        if arguments.action == "grep" and not arguments.query:
+        if arguments.action != "grep":
+            async with call.gate.reading():
+                stream = await _stream(call, match[1], match[2])
+                return ToolResult(await asyncio.to_thread(_told, stream, arguments))
+        if not arguments.query:
             raise InvalidRequest("query: grep needs a regular expression to look for")
-        content = await _stream(call, match[1], match[2])
-        lines = content.decode("utf-8", "replace").splitlines()
-        limit = min(2000, max(1, arguments.limit))
-        numbers: Iterable[int] = _chosen(arguments, len(lines), limit)
-        matched: int | None = None
-        if arguments.action == "grep":
-            numbers, matched = await _grep(call, content, arguments.query or "", limit)
-        shown, content_text = _numbered(lines, numbers, min(65536, max(256, arguments.max_bytes)))
-        wanted = matched if matched is not None else _wanted(arguments, len(lines))
-        return ToolResult({
-            "total_lines": len(lines),
-            "returned_lines": shown,
-            "matched_lines": matched,
-            "more_available": shown < wanted,
-            "content": content_text,
-        })  # fmt: skip
+        async with call.gate.searching(call.tenant):
+            async with call.gate.reading():
+                stream = (await _stream(call, match[1], match[2])).first(call.service.limits.max_stdin_bytes)
+            found = await _grep(call, stream.content, arguments.query, _limit(arguments))
+            return ToolResult(await asyncio.to_thread(_told, stream, arguments, found))
 
 
-async def _stream(call: Call, execution_id: str, name: str) -> bytes:
-    """The whole stream where it is kept, else what the result holds. Raises NotFound."""
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """What there is of a stream that had ``total`` bytes; ``whole``: all of it."""
+
+    content: bytes
+    total: int
+    whole: bool
+
+    def first(self, most: int) -> _Stream:
+        """At most so much of it."""
+        return self if len(self.content) <= most else _Stream(self.content[:most], self.total, False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Numbers of the first lines that match, and how many match: as the sandbox says."""
+
+    numbers: list[int]
+    count: int
+
+
+async def _stream(call: Call, execution_id: str, name: str) -> _Stream:
+    """All that is kept of it, else what the result holds. Raises NotFound."""
     running = await call.service.execution(call.tenant, call.conversation, execution_id)
     result = running.log.ended_with
     if result is None:
         raise NotFound("the run has not ended yet")
     text = result.stdout if name == "stdout" else result.stderr
     if text.full is None or not text.full.kept:
-        return text.text.encode("utf-8", "replace")
+        return _Stream(text.text.encode("utf-8", "replace"), text.total, not text.truncated)
     _, stream = await call.service.execution_blob(call.tenant, call.conversation, execution_id, name, None)
     try:
-        return b"".join([chunk async for chunk in stream])
+        content = b"".join([chunk async for chunk in stream])
     finally:
         await stream.aclose()
+    return _Stream(content, text.total, len(content) >= text.total)
+
+
+def _limit(arguments: ReadArguments) -> int:
+    return min(2000, max(1, arguments.limit))
+
+
+def _told(stream: _Stream, arguments: ReadArguments, found: _Found | None = None) -> dict[str, Any]:
+    """The lines that were asked for. Where the stream is not whole, that is told in fields and at the text's end."""
+    lines, most, note = Lines(stream.content), min(65536, max(256, arguments.max_bytes)), ""
+    if not stream.whole:
+        note = f"[{len(stream.content)} of {stream.total} bytes of this output are kept and were looked at]"
+        most -= len(note) + 1
+    numbers = _chosen(arguments, lines.total, _limit(arguments)) if found is None else found.numbers
+    shown = lines.shown(numbers, most)
+    matched = None if found is None else max(shown.count, min(found.count, lines.total))
+    wanted = _wanted(arguments, lines.total) if matched is None else matched
+    body: dict[str, Any] = {
+        "total_lines": lines.total,
+        "returned_lines": shown.count,
+        "matched_lines": matched,
+        "more_available": shown.cut or shown.count < wanted,
+        "truncated": not stream.whole,
+        "content": "\n".join(part for part in (shown.text, note) if part),
+    }
+    return body if stream.whole else {**body, "searched_bytes": len(stream.content), "total_bytes": stream.total}
 
 
 def _chosen(arguments: ReadArguments, total: int, limit: int) -> Iterable[int]:
@@ -116,34 +165,17 @@ def _wanted(arguments: ReadArguments, total: int) -> int:
     return max(0, (total if arguments.end_line is None else min(total, arguments.end_line)) - start + 1)
 
 
-def _numbered(lines: list[str], numbers: Iterable[int], max_bytes: int) -> tuple[int, str]:
-    """Lines with their numbers, within ``max_bytes``; a first line that is longer is given all the same."""
-    shown: list[str] = []
-    size = 0
-    for number in numbers:
-        line = f"{number}: {lines[number - 1]}"
-        size += len(line.encode("utf-8", "replace")) + 1
-        if shown and size > max_bytes:
-            break
-        shown.append(line)
-    return len(shown), "\n".join(shown)
-
-
-async def _grep(call: Call, content: bytes, query: str, limit: int) -> tuple[list[int], int]:
-    """Numbers of the first lines that match, and how many match. Raises InvalidRequest for what is no expression."""
-    piece = content[: call.service.limits.max_stdin_bytes]
-    code = _CODE.format(query=query, limit=limit, reply=_REPLY)
-    timeout_ms = call.service.limits.timeout_ms(_GREP_MS)
-    result = await call.run(RunRequest(code, timeout_ms=timeout_ms, fresh=True, stdin=piece))
+async def _grep(call: Call, content: bytes, query: str, limit: int) -> _Found:
+    """Have the sandbox look. Raises InvalidRequest for what is no expression."""
+    result = await call.run_own(_CODE.format(query=query, limit=limit, reply=_REPLY), _GREP_MS, content)
     before, reply, answer = result.stdout.text.rpartition(_REPLY)
     if not reply or before:
         raise ToolFailed("the search did not end in time: write a simpler expression", cause=repr(result.error))
     found = _answer(answer)
     if "error" in found:
         raise InvalidRequest(f"query: this is no regular expression: {str(found['error'])[:200]}")
-    numbers = [number for number in found["lines"] if isinstance(number, int) and number >= 1]
-    most = content.count(b"\n") + 1
-    return [number for number in numbers if number <= most], int(found["count"])
+    numbers = {number for number in found["lines"][:limit] if type(number) is int}
+    return _Found(sorted(numbers), int(found["count"]))
 
 
 def _answer(text: str) -> dict[str, Any]:

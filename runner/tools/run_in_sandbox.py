@@ -29,7 +29,10 @@ class ProgramArguments(Arguments):
         default_factory=list, max_length=64, description="Canvas documents to put beside it."
     )
     fresh: bool = Field(False, description="Forget what python_execute has in its variables.")
-    network: bool = Field(False, description="Let the program reach the hosts that the operator allows.")
+    network: bool | None = Field(
+        None,
+        description="Whether the program reaches the hosts that the operator allows. A change costs variables.",
+    )
 
     @field_validator("code")
     @classmethod
@@ -51,7 +54,9 @@ class RunInSandbox(Tool):
         network = (
             "There is no network at all."
             if deployment.egress is False
-            else "Without `network` there is none; with it, the hosts that the operator allows are reached."
+            else "`network` says whether the hosts that the operator allows are reached; left out, as the conversation "
+            "is set. To change it is to get a new sandbox: files stay, but variables of python_execute, installed "
+            "packages and whatever still runs are lost (`interpreter_reason` network_changed)."
         )
         return (
             "Run a Python or bash program over the conversation's files. It starts in /workspace (also /work), where "
@@ -81,7 +86,7 @@ class RunInSandbox(Tool):
                 language=arguments.language,
                 timeout_ms=call.service.limits.timeout_ms(None),
                 script=arguments.language == "python",
-                network=True if arguments.network else None,
+                network=arguments.network,
             )
         )
         return ToolResult({**told(result), **staged.told()}, [*staged.files, *result.files])
@@ -99,6 +104,8 @@ def told(result: RunResult) -> dict[str, Any]:
         "stdout": _stream(result.stdout, result.execution_id, "stdout"),
         "stderr": _stream(result.stderr, result.execution_id, "stderr"),
         "version": result.version,
+        "interpreter": result.interpreter.value,
+        "interpreter_reason": result.interpreter_reason,
     }
     if result.error is not None:
         body["error"] = result.error

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, Field
 
 from runner.conversations.result import Artifact
 from runner.errors import FolioboxError
 from runner.tools import references
-from runner.tools.base import Call
+from runner.tools.base import Call, Shape
 from runner.workspace import paths
 
 _ENDINGS: Final = {
@@ -22,25 +22,22 @@ _ENDINGS: Final = {
 _MOST_DOCUMENT: Final = 512 << 10
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-
-class TextFile(_Part):
+class TextFile(Shape):
     """A text that the call brings."""
 
     name: str = Field(min_length=1, max_length=1024)
     content: str
 
 
-class Reference(_Part):
+class Reference(Shape):
     """A file that the conversation holds; ``name`` is where it is put."""
 
+    either = ("path", "id")
     path: str = Field(min_length=1, max_length=4096, validation_alias=AliasChoices("path", "id"))
     name: str | None = Field(None, max_length=1024)
 
 
-class Document(_Part):
+class Document(Shape):
     """A canvas document. Its content comes with the call: gateways keep it."""
 
     document_id: str = Field(min_length=1, max_length=256)
@@ -100,8 +97,9 @@ async def stage(
 async def _copy(call: Call, attachments: Sequence[Reference], staged: Staged) -> None:
     """By hash: no byte is moved."""
     home = await call.service.known(call.tenant, call.conversation)
+    index = await references.index({} if home is None else home.workspace.files)
     for item in attachments:
-        found = None if home is None else references.resolve(home.workspace.files, item.path)
+        found = index.find(item.path)
         if home is None or found is None:
             staged.notes.append(
                 f"{paths.shown(item.path)}: there is no such file; list_attachments names those there are"
@@ -116,6 +114,7 @@ async def _copy(call: Call, attachments: Sequence[Reference], staged: Staged) ->
                 staged.notes.append(f"{paths.shown(item.path)}: {error.detail}")
                 continue
             staged.files.append(Artifact(name, "modified" if existed else "created", entry))
+            call.stored.append(staged.files[-1])
         staged.attachments.append({"name": name, "id": found.path, "size": found.size})
 
 
@@ -133,4 +132,6 @@ async def _write(call: Call, texts: dict[str, str], staged: Staged) -> None:
         home = await call.service.receiving(call.tenant, call.conversation, {n: len(c) for n, c in contents.items()})
         before = set(home.workspace.files)
         entries = await home.workspace.put_many(items)
-    staged.files += [Artifact(e.path, "modified" if e.path in before else "created", e) for e in entries]
+    written = [Artifact(e.path, "modified" if e.path in before else "created", e) for e in entries]
+    staged.files += written
+    call.stored.extend(written)

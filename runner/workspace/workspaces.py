@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -228,6 +229,8 @@ class Workspaces:
         """Forget a record, with all its states."""
         series = self._record(tenant, kind, identifier)
         await series.forget(await series.numbers())
+        with suppress(StoreFailed):  # an empty folder stays until the next time
+            await self._store.tidy(series.folder)
 
     def _record(self, tenant: str, kind: str, identifier: str) -> Series:
         folder = keys.records(check_tenant(tenant), check_record_name(kind), check_record_name(identifier))

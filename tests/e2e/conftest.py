@@ -1,4 +1,4 @@
-"""Which files run in which column: on gVisor those that ask something of the kernel or of what lies over it."""
+"""Which files run in which column: on Docker those that ask something of the engine, the image or the kernel."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import os
 
 import pytest
 
-from tests.support.columns import CHOSEN, RUNSC
+from tests.support.columns import CHOSEN, RUNC, RUNSC
 
-# Their subject is the service itself or what the image contains, which is the same in every column, and on gVisor
-# they take several times as long.
-NOT_ON_GVISOR = (
+# Their subject is the service before any sandbox: addresses, archives, storage, refusals.
+OF_THE_SERVICE = (
     "test_example_gateway.py",
     "test_fetch.py",
-    "test_gateway_commands_documents.py",
     "test_gateway_commands_media.py",
     "test_gateway_commands_table.py",
     "test_sessions_faults.py",
@@ -21,11 +19,14 @@ NOT_ON_GVISOR = (
     "test_sessions_objects.py",
     "test_sessions_safety.py",
 )
+# What the image contains is the same on gVisor, and takes several times as long there.
+NOT_RUN = {RUNC.name: OF_THE_SERVICE, RUNSC.name: (*OF_THE_SERVICE, "test_gateway_commands_documents.py")}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave them out there."""
-    if os.environ.get(CHOSEN) == RUNSC.name:
-        left_out = [item for item in items if "tests/e2e" in item.nodeid and item.path.name in NOT_ON_GVISOR]
+    names = NOT_RUN.get(os.environ.get(CHOSEN, ""), ())
+    left_out = [item for item in items if "tests/e2e" in item.nodeid and item.path.name in names]
+    if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

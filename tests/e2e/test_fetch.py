@@ -260,7 +260,25 @@ def test_what_is_inside_is_not_reached(lab: Lab, there: Chat, tool: str, url: st
 
 def test_a_damaged_picture_says_so(lab: Lab, shared: Chat) -> None:
     lab.web.pages["/x"] = reply(pictures.HEIF[:200])
-    assert refused(shared, "fetch_image", f"http://{SITE}/x") == (422, "corrupt")
+    answer = shared.http.post(f"/v1/conversations/{shared.id}/tools/fetch_image", json={"url": f"http://{SITE}/x"})
+    found = answer.json()
+    assert (answer.status_code, found["code"]) == (422, "corrupt")
+    (file,) = found["files"]
+    assert (file["change"], shared.get(file["path"]).content) == ("created", pictures.HEIF[:200])
+
+
+def test_a_drawing_does_not_choose_how_many_pixels_its_twin_has(lab: Lab, shared: Chat) -> None:
+    for size, (width, height) in {
+        'width="32000" height="16000"': (8192, 4096),
+        'viewBox="0 0 9000 18000"': (4096, 8192),
+        'width="200in" height="10in"': (8192, 410),
+        'width="24" height="16"': (24, 16),
+    }.items():
+        drawn = f'<svg xmlns="http://www.w3.org/2000/svg" {size}><rect width="9" height="9"/></svg>'
+        lab.web.pages["/large.svg"] = reply(drawn.encode())
+        found = fetched(shared, "fetch_image", f"http://{SITE}/large.svg")
+        shown = shared.ok(f"from PIL import Image\nprint(*Image.open({found['png_path']!r}).size)")["stdout"].split()
+        assert [int(shown[0]), int(shown[1])] == pytest.approx([width, height], abs=2), size
 
 
 def test_a_picture_of_the_sandbox_is_no_way_to_files_of_the_sandbox(lab: Lab, shared: Chat) -> None:

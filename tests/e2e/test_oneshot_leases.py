@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 from pathlib import Path
@@ -154,3 +155,36 @@ def test_a_lease_outlives_a_restart_and_single_runs_leave_nothing(tmp_path: Path
             until(lambda: noted(runner) == 1, "the single run to be forgotten")
             again.release(lease)
             until(lambda: noted(runner) == 0, "the lease to be forgotten")
+
+
+def test_a_host_that_is_short_costs_no_lease(tmp_path: Path) -> None:
+    """What is refused with "come again" is still there then."""
+    with serving(tmp_path, SANDBOX_KEEP_ON_STOP="0") as (runner, oneshot):
+        plenty = runner.env
+        lease = oneshot.lease("open('a', 'w').write('kept')")
+        for env, status in (({"SANDBOX_MIN_FREE_MEMORY": "900t"}, 503), ({}, 200)):
+            assert runner.stop() == 0
+            runner.env = {**plenty, **env}
+            runner.start()
+            with httpx.Client(base_url=runner.url, timeout=120) as http:
+                response = OneShot(http).post("cat a", "bash", container_id=lease)
+            assert response.status_code == status, response.text
+        assert (response.json()["stdout"], response.json()["container_id"]) == ("kept", lease)
+
+
+def test_a_stop_costs_no_lease(tmp_path: Path) -> None:
+    with serving(tmp_path, SANDBOX_STOP_GRACE_SECONDS="60") as (runner, oneshot):
+        lease, other = (oneshot.lease("open('a', 'w').write('kept')") for _ in range(2))
+        running = aside(lambda: oneshot.run("echo done > b; sleep 8.4", "bash", container_id=other))
+        until(lambda: sleepers("8.4"), "the run to begin")
+        runner.process.send_signal(signal.SIGTERM)  # type: ignore[union-attr]
+        until(lambda: oneshot.http.get("/readyz").status_code == 503, "the service to stop")
+        refused = oneshot.post("cat a", "bash", container_id=lease)
+        assert (refused.status_code, set(refused.json())) == (503, {"error"})
+        assert running.result(60)["container_id"] == other
+        assert runner.stop() == 0
+        runner.start()
+        with httpx.Client(base_url=runner.url, timeout=120) as http:
+            again = OneShot(http)
+            assert again.out("cat a", "bash", container_id=lease) == "kept"
+            assert again.out("cat a b", "bash", container_id=other) == "keptdone\n"

@@ -140,12 +140,19 @@ def test_unknown_fields_and_media_types_are_passed_over(oneshot: OneShot) -> Non
     assert response.json()["stdout"] == "1\n"
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "../x", "a\\b", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "/etc/passwd", "../x", "a\\b", "a\0b", "n" * 256, "ж" * 128, "n" * 5000]
+)
 def test_unsafe_names_of_inputs(oneshot: OneShot, name: str) -> None:
     answer = oneshot.run("print(1)", files={name: b"x"})
     assert (answer["exit_code"], answer["stdout"], answer["artifacts"], answer["duration_ms"]) == (2, "", [], 0)
     assert answer["stderr"].startswith("sandbox-agent: ")
     assert set(answer) == PLAIN
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "ж" * 127])
+def test_names_as_long_as_a_file_can_have(oneshot: OneShot, name: str) -> None:
+    assert oneshot.out("import os; print(os.listdir())", files={name: b"x"}) == f"{[name]}\n"
 
 
 def test_base64_is_read_leniently_and_refused_as_a_run(oneshot: OneShot) -> None:

@@ -8,16 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from runner.limits.fit import Capacity
+from runner.limits.pressure import AT_REST_BYTES, AT_REST_PIDS
 from tests.support import disks
 from tests.support.runner import Chat, running
 
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "resource"),
-    [("SANDBOX_MIN_FREE_MEMORY", "900t", "memory"), ("SANDBOX_MIN_FREE_PIDS", str(1 << 22), "pids")],
-)
+def all_but_a_sandbox() -> list[tuple[str, str, str]]:
+    """Reserves that this host could leave if nothing else ran on it."""
+    host = Capacity.read()
+    memory, pids = (host.memory_bytes or 0) - AT_REST_BYTES, (host.pids or 0) - AT_REST_PIDS
+    return [("SANDBOX_MIN_FREE_MEMORY", str(memory), "memory"), ("SANDBOX_MIN_FREE_PIDS", str(pids), "pids")]
+
+
+@pytest.mark.parametrize(("setting", "value", "resource"), all_but_a_sandbox())
 def test_without_room_no_sandbox_is_started(tmp_path: Path, setting: str, value: str, resource: str) -> None:
     with running(tmp_path, **{setting: value}) as service, service.client() as http:
         chat = Chat(http)
@@ -31,6 +37,20 @@ def test_without_room_no_sandbox_is_started(tmp_path: Path, setting: str, value:
         assert (health.status_code, health.json()["pressure"][resource]) == (200, "short")
         assert health.json()["pool"]["ready"] == 0
         assert http.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("SANDBOX_MIN_FREE_MEMORY", "900t"), ("SANDBOX_MIN_FREE_PIDS", str(1 << 22))]
+)
+def test_a_reserve_that_can_never_be_left_is_no_health(tmp_path: Path, setting: str, value: str) -> None:
+    """The start logs it as an error; whoever watches the service is told the same."""
+    with running(tmp_path, **{setting: value}) as service, service.client() as http:
+        health, ready = http.get("/healthz"), http.get("/readyz")
+        assert (health.status_code, health.json()["ok"], health.json()["status"]) == (503, False, "unavailable")
+        assert f"{setting}=" in health.json()["detail"]
+        assert "can never be left" in health.json()["detail"]
+        assert (ready.status_code, ready.json()) == (503, {"status": "unavailable"})
+        assert "no sandbox can be started" in service.log.read_text(encoding="utf-8")
 
 
 @pytest.fixture

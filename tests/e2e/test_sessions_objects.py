@@ -137,6 +137,12 @@ def test_a_restart_forgets_credentials_and_nothing_else(s3: S3Server, tmp_path: 
     with running(tmp_path / "data", **settings) as service, service.client() as http:
         again = Session(http, session.id, session.created)
         assert again.out("print(open('kept.txt').read()); open('more.txt', 'w').write('more')") == "kept\n"
+        ended = Session.new(http, archive_key=name).delete()
+        assert ended["archived"] is False and "credentials" in ended["archive_error"]
+        other = Session.new(http, archive_key=stem(), storage=s3.block())
+        other.delete()  # and with the last session of a conversation they are forgotten too
+        left = Session.new(http, archive_key=other.created["archive_key"]).delete(discard=True)
+        assert "credentials" in left["archive_error"]
         again.delete(storage=s3.block())
         data = s3.client().get_object(Bucket=BUCKET, Key=where)["Body"].read()
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:

@@ -238,6 +238,27 @@ def test_reading_what_is_not_there(chat: Chat) -> None:
     assert wrong(chat, "read_sandbox_output", id="0" * 32 + "/stdout.txt")["code"] == "not_found"
 
 
+def test_lines_end_at_newlines_alone(chat: Chat) -> None:
+    run = done(chat, "run_in_sandbox", language="bash", code="printf 'a\\rx\\r\\n\\fb\\nx\\n'")
+    ref = f"{run['execution_id']}/stdout"
+    assert done(chat, "read_sandbox_output", id=ref)["content"] == "1: a\rx\n2: \fb\n3: x"
+    hits = done(chat, "read_sandbox_output", id=ref, action="grep", query="x$")
+    assert (hits["content"], hits["matched_lines"]) == ("1: a\rx\n3: x", 2)
+
+
+def test_what_is_beyond_the_bytes_asked_for_or_kept_is_told(chat: Chat) -> None:
+    code = "import sys; sys.stdout.write('ä' * 5000 + '\\n' + 'filler\\n' * 2_500_000 + 'needle\\n')"
+    run = done(chat, "run_in_sandbox", language="python", code=code)
+    ref = run["stdout"]["full_output_ref"]
+    head = done(chat, "read_sandbox_output", id=ref, max_bytes=300)
+    assert len(head["content"].encode()) <= 300 and "[cut: this line has 10000 bytes]" in head["content"]
+    assert head["more_available"] is True
+    hits = done(chat, "read_sandbox_output", id=ref, action="grep", query="needle")
+    assert (hits["matched_lines"], hits["truncated"], hits["searched_bytes"]) == (0, True, 16 << 20)
+    assert hits["total_bytes"] == run["stdout"]["total_bytes"] == 10_001 + 7 * 2_500_001
+    assert f"{16 << 20} of {hits['total_bytes']} bytes" in hits["content"]
+
+
 def test_an_endless_expression_costs_the_service_nothing(chat: Chat) -> None:
     run = done(chat, "run_in_sandbox", language="bash", code="printf 'a%.0s' {1..40}; echo !")
     ref = f"{run['execution_id']}/stdout.txt"
@@ -270,6 +291,33 @@ def test_listing_and_packing(chat: Chat) -> None:
         assert all(info.compress_type == zipfile.ZIP_DEFLATED for info in archive.infolist())
     assert wrong(chat, "zip_attachments", paths=["uploads/a/report.txt", "no.txt"])["code"] == "invalid_arguments"
     assert wrong(chat, "zip_attachments", paths=["scratch.txt"], filename="a/b.zip")["code"] == "invalid_arguments"
+
+
+def test_packing_again_and_what_is_in_the_way(chat: Chat) -> None:
+    chat.put("uploads/a.txt", b"one")
+    made = [done(chat, "zip_attachments", paths=["a.txt"]) for _ in range(3)]
+    assert [(one["size"], one["files"][0]["sha256"]) for one in made[1:]] == [
+        (made[0]["size"], made[0]["files"][0]["sha256"])
+    ] * 2
+    itself = wrong(chat, "zip_attachments", paths=["attachments.zip"])
+    assert itself["status"] == 422 and "is the archive itself" in itself["detail"]
+    both = wrong(chat, "zip_attachments", paths=["a.txt"], ids=["b.txt"])
+    assert both["status"] == 422 and "mean the same: write `paths` alone" in both["detail"]
+    chat.ok(
+        "import os; os.utime('uploads/a.txt', (0, 0)); os.makedirs('outputs/full.zip'); os.mkdir('outputs/bare.zip')"
+    )
+    chat.ok("open('outputs/full.zip/x', 'w').close(); os.symlink('/workspace/uploads/a.txt', 'outputs/link.zip')")
+    with zipfile.ZipFile(io.BytesIO(_packed(chat, "old.zip"))) as archive:
+        assert archive.read("a.txt") == b"one"
+    for name in ("full.zip", "bare.zip"):
+        found = wrong(chat, "zip_attachments", paths=["a.txt"], filename=name)
+        assert (found["status"], found["code"]) == (409, "conflict") and f"outputs/{name}" in found["detail"]
+    assert _packed(chat, "link.zip")[:2] == b"PK" and chat.get("uploads/a.txt").content == b"one"
+    assert chat.ok("import glob; print(glob.glob('outputs/*part*') + glob.glob('outputs/tmp*'))")["stdout"] == "[]\n"
+
+
+def _packed(chat: Chat, name: str) -> bytes:
+    return chat.get(done(chat, "zip_attachments", paths=["a.txt"], filename=name)["id"]).content
 
 
 def test_tools_of_another_conversation_see_nothing_of_this_one(chat: Chat, http: httpx.Client) -> None:

@@ -54,7 +54,7 @@ class OneShotShape:
         self, request: Request, status: int, code: str, detail: str, fields: Mapping[str, Any], headers: dict[str, str]
     ) -> Response:
         """The answer to an error."""
-        text = _TOO_LARGE if code == "too_large" and status == 413 else detail
+        text = _TOO_LARGE if code == "too_large" and fields.get("limit") == BODY_BYTES else detail
         return Json({"error": text}, status_of(status, code), headers)
 
 

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from runner.api.base64_stream import encoded
 from runner.api.encoding import encode
 from runner.api.oneshot import schemas
 from runner.errors import InvalidRequest
 from runner.leases.nouns import Answer, Ask, Item
+from runner.workspace.paths import MAX_SEGMENT_BYTES, is_canonical
 
 _REFUSED: Final = 2
 _END: Final = b'"}'
@@ -44,7 +46,10 @@ def ask_of(body: bytes) -> Ask | Refusal:
     files: dict[str, bytes] = {}
     for file in given.files:
         if not safe_name(file.name):
-            return Refusal(f"unsafe input name {file.name[:200]!r}: it must be one path component")
+            return Refusal(
+                f"unsafe input name {file.name[:200]!r}: it must be one path component of at most "
+                f"{MAX_SEGMENT_BYTES} bytes"
+            )
         try:
             files[file.name] = base64.b64decode(file.content_b64)
         except (binascii.Error, ValueError) as error:
@@ -61,8 +66,8 @@ def ask_of(body: bytes) -> Ask | Refusal:
 
 
 def safe_name(name: str) -> bool:
-    """Whether a name is one path component."""
-    return name not in ("", ".", "..") and "/" not in name and "\\" not in name and "\0" not in name
+    """Whether a name is one path component, and one that a file can have."""
+    return is_canonical(name) and "/" not in name and "\\" not in name
 
 
 def size_of(answer: Answer) -> int:
@@ -76,13 +81,8 @@ async def pieces(answer: Answer) -> AsyncIterator[bytes]:
     yield _start(answer)
     for at, item in enumerate(answer.items):
         yield _head(item, at)
-        rest = b""
-        async for chunk in answer.content(item):
-            data = rest + chunk
-            whole = len(data) - len(data) % 3
-            rest = data[whole:]
-            yield base64.b64encode(data[:whole])
-        yield base64.b64encode(rest)
+        async for piece in encoded(answer.content(item)):
+            yield piece
         yield _END
     yield b"]}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -11,12 +10,13 @@ from starlette.responses import Response
 from runner.api.auth import Tenant
 from runner.api.encoding import Json
 from runner.api.sessions import schemas, translate
-from runner.api.sessions.routing import SessionRoute, decoded, sessions
+from runner.api.sessions.routing import SessionRoute, decoded, largest, sessions
 from runner.api.sessions.shape import FAULTS
-from runner.errors import NotFound
 from runner.workspace.aside import aside
 
-router = APIRouter(prefix="/files", tags=["sessions"], route_class=SessionRoute, responses=FAULTS)
+router = APIRouter(
+    prefix="/files", tags=["sessions"], route_class=SessionRoute, responses=FAULTS, strict_content_type=False
+)
 
 
 @router.post("", response_model=schemas.SessionFileOut)
@@ -24,7 +24,7 @@ async def put_file(request: Request, tenant: Tenant, body: schemas.SessionFileIn
     """Store a file; durable when this answers. A content that the conversation has is not stored or sent again."""
     service = sessions(request)
     _, conversation = await service.find(tenant, body.session_id)
-    content = await decoded(body.data_base64, service.files.max_bytes)
+    content = await decoded(body.data_base64, largest(request))
     entry = await service.files.put(conversation, body.path, content)
     return {"ok": True, "path": entry.path, "size": entry.size, "sha256": entry.sha256}
 
@@ -51,13 +51,5 @@ async def list_files(request: Request, tenant: Tenant, body: schemas.SessionFile
 @router.post("/reset-inputs", responses={200: {"model": schemas.SessionResetOut}})
 async def reset_inputs(request: Request, tenant: Tenant, body: schemas.SessionResetIn) -> Response:
     """Empty `uploads` and `skills`, and leave the rest."""
-    service = sessions(request)
-    gone = service.config.reset_gone_answer
-    try:
-        _, conversation = await service.find(tenant, body.session_id)
-    except NotFound:
-        if not gone:
-            raise
-        return Json({"ok": False, "session_gone": True})
-    await asyncio.shield(service.files.reset_inputs(conversation.workspace))
-    return Json({"ok": True, "session_gone": False} if gone else {"ok": True})
+    done = await sessions(request).reset_inputs(tenant, body.session_id)
+    return Json({"ok": True} if done is None else {"ok": done, "session_gone": not done})

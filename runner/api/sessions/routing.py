@@ -12,6 +12,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from runner.api import strict_json
+from runner.api.auth import caller
 from runner.api.v1.routing import Handler, StrictRoute
 from runner.errors import CallerError, TooLarge
 from runner.sessions.service import SessionService
@@ -29,7 +30,7 @@ class SessionRoute(StrictRoute):
             return handle
 
         async def handle_body(request: Request) -> Any:
-            return await handle(await strict_json.checked(request, None))
+            return await handle(await strict_json.checked(request, None, typed=False))
 
         return handle_body
 
@@ -38,6 +39,12 @@ def sessions(request: Request) -> SessionService:
     """The one service of this application."""
     found: SessionService = request.app.state.sessions
     return found
+
+
+def largest(request: Request) -> int:
+    """Bytes that one file may have: the key's limit or the surface's, whichever is lower."""
+    own, most = caller(request).limits.upload_bytes, sessions(request).files.max_bytes
+    return most if own is None else min(own, most)
 
 
 async def decoded(text: str, max_bytes: int | None = None) -> bytes:

@@ -10,12 +10,11 @@ from starlette.responses import Response
 from runner.api.auth import Tenant
 from runner.api.encoding import Json
 from runner.api.sessions import schemas, translate
-from runner.api.sessions.routing import SessionRoute, decoded, sessions, while_there
+from runner.api.sessions.routing import SessionRoute, decoded, largest, sessions, while_there
 from runner.api.sessions.shape import FAULTS
-from runner.errors import InvalidRequest
 from runner.sessions.runs import Asked, Done
 
-router = APIRouter(tags=["sessions"], route_class=SessionRoute, responses=FAULTS)
+router = APIRouter(tags=["sessions"], route_class=SessionRoute, responses=FAULTS, strict_content_type=False)
 SessionId = Annotated[str, Path(description="32 hexadecimal digits.")]
 Key = Annotated[str | None, Header(description="Sent again with the same body, the run is given and not repeated.")]
 
@@ -41,9 +40,7 @@ async def create_session(request: Request, tenant: Tenant, body: schemas.Session
 async def execute(request: Request, tenant: Tenant, body: schemas.ExecIn, idempotency_key: Key = None) -> Response:
     """Run code in a session; files that it made below `outputs` come with the answer."""
     service = sessions(request)
-    if len(body.code) > service.config.code_bytes:
-        raise InvalidRequest(f"code: at most {service.config.code_bytes} characters")
-    most = service.files.max_bytes
+    most = largest(request)
     inputs = None if body.inputs is None else [(one.path, await decoded(one.data_base64, most)) for one in body.inputs]
     asked = Asked(
         code=body.code,

@@ -12,7 +12,9 @@ from runner.api.sessions.routing import SessionRoute, decoded, sessions
 from runner.api.sessions.shape import FAULTS
 from runner.objects.block import StorageBlock
 
-router = APIRouter(prefix="/storage", tags=["sessions"], route_class=SessionRoute, responses=FAULTS)
+router = APIRouter(
+    prefix="/storage", tags=["sessions"], route_class=SessionRoute, responses=FAULTS, strict_content_type=False
+)
 
 
 @router.post("/put", response_model=schemas.StoragePutOut)

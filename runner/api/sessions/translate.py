@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-import pybase64
 from starlette.background import BackgroundTask
 from starlette.responses import Response, StreamingResponse
 
+from runner.api.base64_stream import encoded
 from runner.api.encoding import Json, encode
 from runner.conversations.result import Artifact
 from runner.model import FileEntry, Outcome
@@ -20,7 +20,6 @@ from runner.workspace.base import ByteStream
 from runner.workspace.history import Workspace
 
 _AT_ONCE: Final = 1 << 20  # what is smaller is sent whole
-_PIECE: Final = 3 << 16
 _MARK: Final = "\x00"  # in no name and no path: where a file's base64 goes
 
 
@@ -100,23 +99,10 @@ async def _joined(parts: list[bytes], workspace: Workspace, entries: Sequence[Fi
     for part, entry in zip(parts, entries, strict=False):
         yield part + b'"'
         async with aclosing(await workspace.open(entry)) as stream:
-            async for piece in _base64(stream):
+            async for piece in encoded(stream):
                 yield piece
         yield b'"'
     yield parts[-1]
-
-
-async def _base64(stream: Any) -> AsyncIterator[bytes]:
-    """Base64 of a stream, in pieces of whole groups."""
-    rest = b""
-    async for chunk in stream:
-        rest += chunk
-        if len(rest) >= _PIECE:
-            whole = len(rest) - len(rest) % 3
-            yield pybase64.b64encode(rest[:whole])
-            rest = rest[whole:]
-    if rest:
-        yield pybase64.b64encode(rest)
 
 
 async def content(entry: FileEntry, stream: ByteStream) -> Response:
@@ -127,7 +113,7 @@ async def content(entry: FileEntry, stream: ByteStream) -> Response:
     async def pieces() -> AsyncIterator[bytes]:
         yield head
         async with aclosing(stream):
-            async for piece in _base64(stream):
+            async for piece in encoded(stream):
                 yield piece
         yield tail
 

@@ -16,7 +16,7 @@ from runner.api.problems import problems, reads
 from runner.api.tools import schemas
 from runner.api.v1 import translate
 from runner.api.v1.routing import PLAIN_ID, StrictRoute, service
-from runner.errors import InvalidRequest
+from runner.errors import FolioboxError, InvalidRequest
 from runner.tools.base import Arguments, Call, Tool, ToolResult
 from runner.tools.catalogue import Catalogue
 from runner.workspace.paths import check_conversation_id
@@ -94,8 +94,14 @@ async def call_tool(
         tenant=tenant,
         conversation=id,
         upload_bytes=upload_limit(request),
+        gate=found.gate,
     )
-    return Json(told(await chosen.run(call, read(chosen, arguments or {}, found))))
+    try:
+        return Json(told(await chosen.run(call, read(chosen, arguments or {}, found))))
+    except FolioboxError as error:
+        if call.stored:
+            error.fields["files"] = [translate.artifact(item) for item in call.stored]
+        raise
 
 
 def read(tool: Tool, arguments: dict[str, Any], found: Catalogue) -> Arguments:

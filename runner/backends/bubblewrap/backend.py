@@ -56,7 +56,7 @@ class BubblewrapSandbox(ChildSandbox):
     async def open_way(self, door: socket.socket, proxy: tuple[str, int]) -> None:
         """Let it reach the proxy: take the listener that the agent sends through ``door``. Raises OSError."""
         listener = await relay.listener_of(door, _START_S)
-        self._relay = Relay(proxy)
+        self._relay = Relay(proxy, self._id)
         await self._relay.start(listener)
 
     async def _destroy(self) -> None:
@@ -87,6 +87,7 @@ class BubblewrapBackend(WithoutSurvivors):
         self._config = config
         self._parents: Parents | None = None
         self._report: BackendReport | None = None  # what was last told of as available
+        self._looks = egress.Looks()
         self._hidden = tuple(path for path in HOST_FACTS if os.path.exists(path))
 
     @property
@@ -98,16 +99,18 @@ class BubblewrapBackend(WithoutSurvivors):
 
     async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
         report, parents = await asyncio.to_thread(probe.probe, self._config, self._hidden, self.parents)
-        report = allowed(replace(report, network=await self._egress(report.available, egress.PATIENCE_S)))
+        network = self._looks.first(await self._egress(report.available, egress.PATIENCE_S))
+        report = allowed(replace(report, network=network))
         if report.available:
             self._parents, self._report = parents, report
         return report
 
     async def renewed(self, allowed: Permission = as_it_is) -> BackendReport | None:
-        """Where the proxy has come up, or has stopped."""
+        """Where the proxy has come up, or is seen to have stopped."""
         if self._report is None or not self._config.egress.wanted:
             return None
-        report = allowed(replace(self._report, network=await self._egress(available=True)))
+        network = self._looks.next(self._report.network, await self._egress(available=True))
+        report = allowed(replace(self._report, network=network))
         if report.network == self._report.network or not report.available:
             return None
         self._report = report

@@ -15,6 +15,10 @@ import socket
 from asyncio import StreamReader, StreamWriter
 from typing import Final
 
+from runner.backends.bubblewrap.share import Held, Share
+from runner.telemetry import metrics
+from runner.telemetry.logs import logger
+
 PORT: Final = 3128
 HERE: Final = ("127.0.0.1", PORT)
 MOST: Final = 32  # connections of one sandbox at a time
@@ -22,7 +26,8 @@ MOST_OF_ALL: Final = 512
 IDLE_S: Final = 300.0
 _CONNECT_S: Final = 10.0
 _CHUNK: Final = 1 << 16
-_open = 0
+_SHARE: Final = Share(MOST_OF_ALL)
+log = logger("egress")
 
 
 async def listener_of(door: socket.socket, limit_s: float) -> socket.socket:
@@ -52,10 +57,10 @@ async def listener_of(door: socket.socket, limit_s: float) -> socket.socket:
 
 
 class Relay:
-    """Serves one sandbox's listener until it is closed; ``refused`` counts connections beyond the bound."""
+    """Serves one sandbox's listener until it is closed; ``refused`` counts what was beyond a bound, and told of."""
 
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
+    def __init__(self, target: tuple[str, int], name: str = "", share: Share = _SHARE) -> None:
+        self._target, self._name, self._share = target, name, share
         self._server: asyncio.Server | None = None
         self._going: set[asyncio.Task[None]] = set()
         self.refused = 0
@@ -72,31 +77,46 @@ class Relay:
             task.cancel()
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        global _open
         task = asyncio.current_task()
-        if len(self._going) >= MOST or _open >= MOST_OF_ALL or task is None:
-            self.refused += 1
-            writer.transport.abort()
-            return
+        assert task is not None
+        if len(self._going) >= MOST:
+            return self._refuse(writer, "sandbox")
+        held = self._share.take(self, asyncio.get_running_loop().time(), lambda: self._cut(task))
+        if held is None:
+            return self._refuse(writer, "all")
         self._going.add(task)
-        _open += 1
         try:
-            await self._connect(reader, writer)
+            await self._connect(reader, writer, held)
         except (OSError, TimeoutError, asyncio.CancelledError):
             pass  # the sandbox sees its connection end; a cancelled one is being closed
         finally:
             writer.transport.abort()
             self._going.discard(task)
-            _open -= 1
+            self._share.give_back(held)
 
-    async def _connect(self, reader: StreamReader, writer: StreamWriter) -> None:
+    def _refuse(self, writer: StreamWriter, bound: metrics.Bound) -> None:
+        self._tell(bound)
+        writer.transport.abort()
+
+    def _cut(self, task: asyncio.Task[None]) -> None:
+        self._tell("shared")
+        task.cancel()
+
+    def _tell(self, bound: metrics.Bound) -> None:
+        """Each is counted; the log has the first, second, fourth and so on: how many there are is up to a sandbox."""
+        self.refused += 1
+        metrics.egress_refused(bound)
+        if self.refused & (self.refused - 1) == 0:
+            log.warning("connections to the proxy refused", sandbox=self._name, bound=bound, so_far=self.refused)
+
+    async def _connect(self, reader: StreamReader, writer: StreamWriter, held: Held) -> None:
         async with asyncio.timeout(_CONNECT_S):
             from_proxy, to_proxy = await asyncio.open_connection(*self._target)
         try:
             async with asyncio.timeout(IDLE_S) as patience:
                 await asyncio.gather(
-                    _pump(reader, to_proxy, patience),
-                    _pump(from_proxy, writer, patience),
+                    _pump(reader, to_proxy, patience, held),
+                    _pump(from_proxy, writer, patience, held),
                 )
             with contextlib.suppress(OSError):
                 writer.close()
@@ -105,12 +125,13 @@ class Relay:
             to_proxy.transport.abort()
 
 
-async def _pump(reader: StreamReader, writer: StreamWriter, patience: asyncio.Timeout) -> None:
+async def _pump(reader: StreamReader, writer: StreamWriter, patience: asyncio.Timeout, held: Held) -> None:
     """One direction, to its end; what moves keeps the connection from being idle. Raises OSError."""
     loop = asyncio.get_running_loop()
     while data := await reader.read(_CHUNK):
         writer.write(data)
         await writer.drain()
+        held.moved = loop.time()
         if not patience.expired():
             patience.reschedule(loop.time() + IDLE_S)
     if writer.can_write_eof():

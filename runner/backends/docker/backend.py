@@ -21,7 +21,7 @@ from runner.backends.docker.probe import Found, Probe
 from runner.backends.docker.removal import Removal
 from runner.backends.docker.sandbox import DockerSandbox
 from runner.backends.docker.starting import Started, Starter
-from runner.backends.egress import PACKAGES, Egress
+from runner.backends.egress import PACKAGES, Looks
 from runner.errors import BackendUnavailable, FolioboxError, SandboxLost
 from runner.model import SandboxSpec
 from runner.telemetry.logs import logger
@@ -44,6 +44,7 @@ class DockerBackend:
         self._starter = Starter(config, self._door, self._removal, self._boot)
         self._probe = Probe(config, self._door, self._starter, self._removal)
         self._attachment = Attachment(config, self._door, self._starter, self._removal)
+        self._looks = Looks()
         self._found: Found | None = None  # what was last reported
         self._unusable: str | None = None  # the image that was told of; empty for none of that name
         self._engine: Engine | None = None
@@ -53,7 +54,7 @@ class DockerBackend:
     async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
         """What is not there or not allowed is not used, and neither is what was used before: it has not been found."""
         found = await self._probe.run()
-        network = await self._attachment.look(found.engine if found.report.available else None)
+        network = self._looks.first(await self._attachment.look(found.engine if found.report.available else None))
         found = replace(found, report=replace(found.report, network=network))
         report = allowed(found.report)
         return self._take(found if report.available else Found(report))
@@ -93,13 +94,12 @@ class DockerBackend:
         return self._take(replace(found, report=replace(report, detail=was.detail, network=was.network)))
 
     async def _egress_renewed(self, found: Found, allowed: Permission) -> BackendReport | None:
-        """Where the network or its proxy has come, or the network has gone."""
+        """Where the network or its proxy has come or gone, or the network is of another kind."""
         known = found.report.network
         if not self._config.egress.wanted:
             return None
-        there = await self._attachment.network()
-        seen = there if isinstance(there, Egress) else known if known.on else await self._attachment.look(found.engine)
-        if seen == known or seen.on is None:
+        seen = self._looks.next(known, await self._attachment.again(found.engine, known))
+        if seen == known:
             return None
         report = allowed(replace(found.report, network=seen))
         return self._take(replace(found, report=report)) if report.available else None

@@ -30,8 +30,10 @@ def deployment_id(data: Path) -> str:
     """One for each data folder, made once. Raises OSError.
 
     A copy of the folder is another deployment: it must not end the containers of the first. A copied folder has
-    another inode, also where its files are links to the first one's, and a snapshot of a file system has another
-    device; moving the folder within its file system changes nothing.
+    another inode, also where its files are links to the first one's, and the copied file has one where the folder is
+    the root of its disk. Moving the folder within its file system changes nothing, and neither does a restart of the
+    machine: numbers of devices change then, so that they do not count, and a snapshot of a whole file system is the
+    same deployment until the file in it is removed.
     """
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = data / _FILE
@@ -43,8 +45,8 @@ def deployment_id(data: Path) -> str:
                 os.link(part, path)
         finally:
             part.unlink()
-    told, place = path.read_text()[:64].strip(), data.stat()
-    return hashlib.sha256(f"{told} {place.st_dev} {place.st_ino}".encode()).hexdigest()[:32]
+    told = path.read_text()[:64].strip()
+    return hashlib.sha256(f"{told} {data.stat().st_ino} {path.stat().st_ino}".encode()).hexdigest()[:32]
 
 
 def goes_on(told: Mapping[str, str], runtime: str, content: str, egress: str) -> bool:

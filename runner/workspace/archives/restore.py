@@ -11,9 +11,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
+from runner.errors import BadArchive
 from runner.workspace.archives import tar_reader
 from runner.workspace.archives.source import Source, gunzip
 from runner.workspace.base import Staging
+from runner.workspace.paths import shown
 
 MAX_NOTES: Final = 100
 _SMALL: Final = 16 << 10  # what may wait in memory, while all together have no more than
@@ -67,4 +69,15 @@ async def staged(
             await earlier.abort()
         restored.files[member.path], restored.sizes[member.path] = staging, size
         restored.modes[member.path], restored.modified_ns[member.path] = member.mode, member.modified_ns
+    _check_folders(restored)
     return restored
+
+
+def _check_folders(restored: Restored) -> None:
+    """Raises ``BadArchive`` where a file stands in the way of another one's folder."""
+    for path in restored.files:
+        folder = path.rpartition("/")[0]
+        while folder:
+            if folder in restored.files:
+                raise BadArchive(f"the archive has {shown(folder)} as a file and as the folder of {shown(path)}")
+            folder = folder.rpartition("/")[0]

@@ -50,6 +50,19 @@ def test_each_hole_is_told_and_fails(tmp_path: Path, outside: World) -> None:
             outside.start_proxy()
 
 
+def test_a_listed_host_that_nothing_listens_at_is_no_open_one(tmp_path: Path, outside: World) -> None:
+    with granted(outside) as settings:
+        dead = "--allowed", "a.below.test:4430"
+        try:
+            outside.start_proxy(ports="4430")
+            status, told, _ = check(tmp_path, settings, *dead, "--json")
+        finally:
+            outside.start_proxy()
+    assert (status, told["ok"], wrong(told)) == (1, False, {"allowed host"})
+    states = {row["target"]: row["seen"] for row in told["attempts"] if row["name"] == "allowed host"}
+    assert states == {"allowed.test": "open", "a.below.test:4430": "failed"}
+
+
 def test_without_egress_it_says_why(tmp_path: Path) -> None:
     status, _, said = check(tmp_path, {"SANDBOX_EGRESS_NETWORK": ""})
     assert (status, "SANDBOX_EGRESS_NETWORK is not set" in said) == (2, True)

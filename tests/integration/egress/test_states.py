@@ -63,5 +63,14 @@ async def test_a_proxy_that_comes_up_and_goes_is_seen(tmp_path: Path, outside: W
         assert report is not None
         assert report.egress is True
         assert await backend.renewed() is None
+        outside.stop_proxy()
+        assert await backend.renewed() is None  # one look is not enough
+        report = await backend.renewed()
+        assert report is not None
+        assert (report.egress, report.network.lost) == (False, True)
+        outside.start_proxy()
+        report = await backend.renewed()
+        assert report is not None
+        assert (report.egress, report.network.lost) == (True, False)
     finally:
         outside.start_proxy()

@@ -97,6 +97,32 @@ def test_a_flip_gives_a_new_sandbox_with_the_same_files_and_says_so(service: Run
         chat.purge()
 
 
+def tool(chat: Chat, name: str, **arguments: Any) -> dict[str, Any]:
+    answer = chat.http.post(f"/v1/conversations/{chat.id}/tools/{name}", json=arguments)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_tools_say_what_a_flip_took_and_make_none_themselves(service: Runner, outside: World) -> None:
+    with service.client() as http:
+        chat = Chat(http)
+        chat.ok("x = 1; open('outputs/a.txt', 'w').write('kept')")
+        flipped = tool(chat, "run_in_sandbox", language="bash", code="seq 1 9", network=True)
+        assert (flipped["interpreter"], flipped["interpreter_reason"]) == ("new", "network_changed")
+        chat.ok("y = 2", network=True)
+        tool(chat, "zip_attachments", paths=["a.txt"])
+        looked = {"id": f"{flipped['execution_id']}/stdout", "action": "grep", "query": "9"}
+        assert tool(chat, "read_sandbox_output", **looked)["content"] == "9: 9"
+        assert chat.ok("print(y)", network=True)["stdout"] == "2\n"
+        assert http.put(f"/v1/conversations/{chat.id}", json={"network": True}).json()["network"] is True
+        left_out = tool(chat, "run_in_sandbox", language="bash", code="true")
+        assert (left_out["interpreter"], left_out["interpreter_reason"]) == ("kept", None)
+        refused = tool(chat, "run_in_sandbox", language="bash", code="true", network=False)
+        assert (refused["interpreter"], refused["interpreter_reason"]) == ("new", "network_changed")
+        chat.purge()
+
+
 def test_the_setting_of_a_conversation_holds_for_its_runs(service: Runner, outside: World) -> None:
     with service.client() as http:
         chat = Chat(http)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +98,23 @@ async def test_one_that_is_gone_is_not_replaced(place: Place) -> None:
     await storage.delete_archive(place.block, STEM)
     with pytest.raises(ArchiveSuperseded):
         await storage.save_archive(place.block, STEM, source(b"second"), first)
+
+
+async def test_in_another_place_what_was_saved_last_is_known_again(place: Place, s3: S3Server) -> None:
+    """A bucket that was copied elsewhere, with or without what was said of its objects; nothing else is replaced."""
+    storage = place.runner()
+    first = await storage.save_archive(place.block, STEM, source(b"first"), None)
+    moved = replace(place.block, prefix="moved")
+    new = await storage.save_archive(moved, STEM, source(b"first", b"+"), first.elsewhere())  # nothing is there yet
+    assert await read(storage, moved) == b"first+"
+    with pytest.raises(ArchiveSuperseded):
+        await storage.save_archive(moved, STEM, source(b"more"), first.elsewhere())
+    assert await read(storage, moved) == b"first+"
+    assert await storage.save_archive(moved, STEM, source(b"more"), new.elsewhere()) != new
+    if place.block.provider == "s3":
+        s3.client().put_object(Bucket=BUCKET, Key=f"moved/workspaces/{STEM}.tgz", Body=b"first")
+        await storage.save_archive(moved, STEM, source(b"more still"), first.elsewhere())
+        assert await read(storage, moved) == b"more still"
 
 
 async def test_of_many_who_write_at_once_one_wins(place: Place, s3: S3Server) -> None:

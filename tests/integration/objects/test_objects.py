@@ -85,7 +85,11 @@ async def test_collection_removes_what_is_old_and_of_nobody_who_lives(
     assert await storage.gc(block, 3600) == Swept(0, 5, 0)
     later = making(SANDBOX_STORAGE_HOSTS=s3.host)
     later._clock = lambda: time.time() + 7200
-    assert await later.gc(block, 3600, lambda stem: stem == "live") == Swept(3, 5, 15)
+
+    async def live(stem: str) -> bool:
+        return stem == "live"
+
+    assert await later.gc(block, 3600, live) == Swept(3, 5, 15)
     assert sorted(s3.keys()) == sorted((*kept, *other))
     assert await later.gc(block, 0) == await later.gc(None, 5) == await later.gc(StorageBlock(), 5) == Swept()
 

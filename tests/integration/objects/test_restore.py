@@ -186,10 +186,15 @@ async def test_a_hostile_archive_stays_inside(
 
 def tar_of(count: int, size: int) -> bytes:
     """A plain tar of so many files of so many bytes."""
+    return tar_named(*(f"f{number}" for number in range(count)), size=size)
+
+
+def tar_named(*names: str, size: int = 1) -> bytes:
+    """A plain tar of files of these names."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
-        for number in range(count):
-            member(archive, f"f{number}", bytes(size))
+        for name in names:
+            member(archive, name, bytes(size))
     return out.getvalue()
 
 
@@ -200,6 +205,7 @@ BAD = {
     "cut in the tar": (gzip.compress(tar_of(3, 1000)[:2000]), BadArchive),
     "a damaged header": (gzip.compress(b"x" * 512 + tar_of(1, 10)), BadArchive),
     "no tar": (gzip.compress(b"hello" * 1000), BadArchive),
+    "a file in the way of a folder": (gzip.compress(tar_named("a", "a/b")), BadArchive),
     "too many files": (gzip.compress(tar_of(201, 0)), TooLarge),
     "too many bytes": (gzip.compress(tar_of(5, 2 << 20)), TooLarge),
     "one file too large": (gzip.compress(tar_of(1, 5 << 20)), TooLarge),

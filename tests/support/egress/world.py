@@ -32,7 +32,10 @@ SERVERS = Path(__file__).with_name("servers.py")
 ALLOWED, DENIED, RESOLVER = "93.184.216.34", "93.184.216.35", "93.184.216.53"
 ALLOWED6, PRIVATE6 = "2606:2800:220:1::34", "fd00:ec2::254"
 PRIVATE = ("10.99.0.1", "192.168.77.7", "172.20.1.1", "169.254.169.254", "100.100.100.200", "198.18.0.9", "203.0.113.9")
-NAMES = "allowed.test .below.test private.test metadata.test cgnat.test mixed.test rebind.test six.test plainsix.test"
+NAMES = (
+    "allowed.test .below.test private.test metadata.test cgnat.test mixed.test rebind.test six.test plainsix.test "
+    "own.test own6.test cloud.test as112.test"
+)
 PREFIX = "foliobox-egress-"
 SETTLED_S = 60.0
 ZONE = {
@@ -47,6 +50,10 @@ ZONE = {
     "mixed.test": [[ALLOWED, "10.99.0.1"]],
     "rebind.test": [[ALLOWED], ["10.99.0.1"]],
     "six.test": [[PRIVATE6]],
+    "own.test": [["93.184.216.1"]],
+    "own6.test": [["2606:2800:220:1::1"]],
+    "cloud.test": [["168.63.129.16"]],
+    "as112.test": [["192.175.48.1"]],
     "plainsix.test": [[ALLOWED6]],
 }
 
@@ -125,7 +132,7 @@ class World:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
 
-    def start_proxy(self, *without: str, allow: str = NAMES) -> None:
+    def start_proxy(self, *without: str, allow: str = NAMES, ports: str = "") -> None:
         """Squid as its image starts it; ``without`` names rules of its configuration that a control takes out."""
         self.stop_proxy()
         run = self.folder / f"squid-{secrets.token_hex(3)}"
@@ -141,6 +148,7 @@ class World:
         shutil.chown(run, "proxy", "proxy")
         env = {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "EGRESS_ALLOW": allow, "EGRESS_DNS": RESOLVER,
+            "EGRESS_PORTS": ports,
             "EGRESS_FOLDER": str(run), "EGRESS_TEMPLATE": str(template), "EGRESS_LOG": f"stdio:{run}/decisions",
         }  # fmt: skip
         self.decisions = run / "decisions"

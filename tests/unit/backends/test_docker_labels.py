@@ -31,15 +31,32 @@ def test_a_copy_is_another_deployment_and_a_moved_one_is_not(tmp_path: Path, cop
     assert deployment_id(tmp_path / "moved") == first
 
 
-def test_a_snapshot_of_the_file_system_is_another_deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, stat = deployment_id(tmp_path), Path.stat
+def altered(monkeypatch: pytest.MonkeyPatch, field: int, of: Callable[[Path], bool]) -> None:
+    """Let a field of ``stat`` be another one, for some paths."""
+    stat = Path.stat
 
     def elsewhere(path: Path, **options: Any) -> os.stat_result:
         facts = list(stat(path, **options))
-        facts[2] += 1  # the device
+        facts[field] += of(path)
         return os.stat_result(facts)
 
     monkeypatch.setattr(Path, "stat", elsewhere)
+
+
+def test_numbers_of_devices_change_over_a_restart_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = deployment_id(tmp_path)
+    altered(monkeypatch, 2, lambda _: True)
+    assert deployment_id(tmp_path) == first
+
+
+def test_a_copy_to_the_root_of_another_disk_is_another_deployment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Roots have one inode on all disks."""
+    first = deployment_id(tmp_path)
+    altered(monkeypatch, 1, lambda path: path.name == "deployment-id")
     assert deployment_id(tmp_path) != first
 
 

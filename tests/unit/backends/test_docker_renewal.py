@@ -11,10 +11,12 @@ import pytest
 from runner.backends.base import BackendReport
 from runner.backends.docker import backend as backend_module
 from runner.backends.docker.args import Engine
+from runner.backends.docker.attachment import Attachment
 from runner.backends.docker.backend import DockerBackend
 from runner.backends.docker.config import DockerConfig
 from runner.backends.docker.door import Door, ImageMissing
 from runner.backends.docker.probe import Found, Probe, shown
+from runner.backends.egress import Egress, EgressConfig
 from runner.errors import BackendUnavailable
 from runner.model import SandboxLimits, SandboxSpec
 
@@ -188,3 +190,75 @@ async def test_what_cannot_be_listed_is_not_taken_for_dead(daemon: Daemon, backe
     daemon.call = silent  # type: ignore[method-assign]
     with pytest.raises(BackendUnavailable):
         await backend.survivors()
+
+
+# -- egress ---------------------------------------------------------------------------------------------------------
+
+
+class Wire:
+    """A network of the daemon, and what a container in it sees of the proxy."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {"Id": "n", "Internal": True, "Containers": {"proxy": {}}}
+        self.proxy, self.looks = "", 0
+
+    async def seen(self, *_: object) -> dict[str, Any]:
+        self.looks += 1
+        return {"interfaces": ["eth0"], "proxy": self.proxy}
+
+    async def network(self, *_: object) -> dict[str, Any]:
+        return dict(self.facts)
+
+
+@pytest.fixture
+async def wired(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[DockerBackend, Wire]:
+    wire = Wire()
+    monkeypatch.setattr(Attachment, "_seen", wire.seen)
+    monkeypatch.setattr(Attachment, "network", wire.network)
+    made = DockerBackend(DockerConfig(tmp_path, egress=EgressConfig("inside", "http://egress:3128")))
+    assert (await made.probe()).egress is True
+    return made, wire
+
+
+async def egress_after(backend: DockerBackend, looks: int) -> Egress:
+    for _ in range(looks):
+        await backend.renewed()
+    assert backend._found is not None
+    return backend._found.report.network
+
+
+async def test_a_proxy_whose_container_ended_is_seen_at_the_second_look(wired: tuple[DockerBackend, Wire]) -> None:
+    backend, wire = wired
+    wire.facts["Containers"], wire.proxy = {}, "no route to host"
+    assert (await egress_after(backend, 1)).on is True
+    now = await egress_after(backend, 1)
+    assert (now.on, now.lost) == (False, True)
+    wire.facts["Containers"], wire.proxy = {"proxy2": {}}, ""
+    assert (await egress_after(backend, 1)).on is True
+
+
+async def test_a_proxy_that_no_container_shows_is_looked_at_every_few_times(wired: tuple[DockerBackend, Wire]) -> None:
+    backend, wire = wired
+    assert (await egress_after(backend, 8)).on is True
+    assert wire.looks == 1 + 2  # cheap in between
+    wire.proxy = "connection refused"
+    assert (await egress_after(backend, 5)).on is False
+
+
+async def test_sandboxes_that_come_and_go_cost_no_look(wired: tuple[DockerBackend, Wire]) -> None:
+    backend, wire = wired
+    for name in ("a", "b"):
+        wire.facts["Containers"] = {"proxy": {}, name: {}}
+        await egress_after(backend, 1)
+    assert wire.looks == 1
+
+
+@pytest.mark.parametrize("facts", [{"Internal": False}, {"Internal": False, "Id": "another"}])
+async def test_a_network_that_leads_past_the_proxy_now_is_told_at_once(
+    wired: tuple[DockerBackend, Wire], facts: dict[str, Any]
+) -> None:
+    backend, wire = wired
+    wire.facts |= facts
+    now = await egress_after(backend, 1)
+    assert (now.on, now.open) == (True, True)
+    assert "WARNING" in now.detail

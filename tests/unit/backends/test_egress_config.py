@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runner.backends.base import BackendReport
-from runner.backends.egress import Egress, EgressConfig, added_environment
+from runner.backends.egress import Egress, EgressConfig, Looks, added_environment
 from runner.errors import ConfigurationError
 
 
@@ -61,6 +61,30 @@ def test_both_cases_of_the_variables_and_none_without_a_proxy() -> None:
     assert {told[name] for name in ("NO_PROXY", "no_proxy")} == {"localhost,127.0.0.1,::1"}
     assert told["PATH"] == "/bin:/tmp/packages/bin"
     assert not [name for name in added_environment("", {"PATH": "/bin"}) if "proxy" in name.lower()]
+
+
+ON, OFF, UNKNOWN = Egress(True, "on"), Egress(False, "silent"), Egress(None, "busy")
+
+
+def test_one_look_that_failed_is_none_and_two_are_a_loss() -> None:
+    looks = Looks()
+    known = looks.first(ON)
+    for seen in (OFF, ON, OFF, UNKNOWN):
+        known = looks.next(known, seen)
+        assert known == ON
+    assert looks.next(known, OFF) == Egress(False, "silent", lost=True)
+
+
+def test_what_was_never_on_is_not_lost_and_what_was_comes_back() -> None:
+    looks = Looks()
+    assert looks.first(OFF) == OFF
+    assert looks.next(OFF, OFF) == OFF
+    known = looks.next(OFF, ON)
+    known = looks.next(looks.next(known, OFF), OFF)
+    assert (known.on, known.lost) == (False, True)
+    assert looks.next(known, OFF).lost
+    assert looks.next(known, ON) == ON
+    assert looks.first(OFF).lost  # a whole probe, once the engine is there again
 
 
 def test_what_was_seen_is_unknown_once_no_sandbox_can_be_started() -> None:

@@ -70,6 +70,19 @@ def test_records_of_a_copy_are_forgotten_and_those_of_a_moved_folder_count(tmp_p
     assert records.sweep(tmp_path / "moved" / "run", lambda *_: True) == 1
 
 
+def test_records_count_where_the_device_has_another_number_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records.write(tmp_path, "x", {})
+    stat = Path.stat
+
+    def elsewhere(path: Path, **options: bool) -> os.stat_result:
+        facts = list(stat(path, **options))
+        facts[2] += 1
+        return os.stat_result(facts)
+
+    monkeypatch.setattr(Path, "stat", elsewhere)
+    assert records.sweep(tmp_path, lambda *_: True) == 1
+
+
 def test_a_record_whose_runner_lives_stays_until_it_has_died(tmp_path: Path) -> None:
     script = "import pathlib, sys; from runner.backends import records\n"
     script += "records.write(pathlib.Path(sys.argv[1]), 'x', {}); print(flush=True); sys.stdin.read()"

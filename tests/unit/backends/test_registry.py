@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,11 +24,9 @@ class Fake:
 
     def __init__(self, report: BackendReport) -> None:
         self.name, self.report, self.probed = report.name, report, False
-        self.meanwhile: Callable[[], None] = lambda: None
 
     async def probe(self, allowed: Permission = as_it_is) -> BackendReport:
         self.probed = True
-        self.meanwhile()
         return allowed(self.report)
 
     async def create(self, spec: SandboxSpec) -> Sandbox:
@@ -118,20 +115,31 @@ def test_names(tmp_path: Path) -> None:
     assert BACKENDS == registry.NAMES
 
 
-async def test_what_is_used_changes_only_to_what_is_allowed() -> None:
-    """Neither while a probe goes on nor after one that found only what may not be used."""
+async def test_what_has_served_is_not_changed_while_the_service_runs() -> None:
+    """An engine that answers, and cannot start a container just now, is waited for; jails would be for ever."""
     engine = Fake(BackendReport("docker", True, "separate-kernel"))
     jails = Fake(BackendReport("bubblewrap", True, "shared-kernel"))
     chosen = registry.Automatic(engine, jails, Fake(BackendReport("unisolated", True)), allow_unisolated=False)
     assert (await chosen.probe()).name == "docker"
-    meanwhile = []
-    jails.meanwhile = engine.meanwhile = lambda: meanwhile.append(chosen.name)
-    engine.report = replace(engine.report, available=False, detail="no daemon")
+    engine.report = replace(engine.report, available=False, detail="the disk is full")
+    report = await chosen.probe()
+    assert (report.available, report.detail, chosen.name, jails.probed) == (False, "the disk is full", "docker", False)
+    engine.report = replace(engine.report, available=True)
+    assert (await chosen.probe()).available
+    assert chosen.name == "docker"
+
+
+async def test_until_one_has_served_the_first_that_can_and_may_is_taken() -> None:
+    engine = Fake(BackendReport("docker", True, "separate-kernel"))
+    jails = Fake(BackendReport("bubblewrap", True, "shared-kernel"))
+    chosen = registry.Automatic(engine, jails, Fake(BackendReport("unisolated", True)), allow_unisolated=False)
     report = await chosen.probe(lambda found: replace(found, available=False, detail="weaker than before"))
-    assert (report.available, chosen.name, meanwhile) == (False, "docker", ["docker", "docker"])
-    assert "weaker than before" in report.detail
+    assert (report.available, "weaker than before" in report.detail) == (False, True)
+    engine.report = replace(engine.report, available=False, detail="no daemon")
     assert (await chosen.probe()).name == chosen.name == "bubblewrap"
     assert chosen.passed_over == "docker: no daemon"
+    engine.report = replace(engine.report, available=True)
+    assert (await chosen.probe()).name == "bubblewrap"
 
 
 async def test_what_is_not_allowed_is_passed_over_for_what_is() -> None:

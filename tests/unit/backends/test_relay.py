@@ -13,6 +13,8 @@ import pytest
 from runner.agent.egress import hand_out
 from runner.backends.bubblewrap import relay
 from runner.backends.bubblewrap.relay import Relay, listener_of
+from runner.backends.bubblewrap.share import Held, Share
+from runner.telemetry import metrics
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +27,12 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @contextlib.asynccontextmanager
-async def relayed(port: int, target: tuple[str, int]) -> AsyncIterator[Relay]:
+async def relayed(port: int, target: tuple[str, int], share: Share | None = None) -> AsyncIterator[Relay]:
     door, theirs = socket.socketpair()
     hand_out(theirs.detach(), port)
     with door:
         listener = await listener_of(door, 5)
-    made = Relay(target)
+    made = Relay(target, "lab", share or Share(512))
     await made.start(listener)
     try:
         yield made
@@ -72,6 +74,7 @@ async def test_bytes_go_both_ways_and_an_end_is_passed_on(port: int) -> None:
 
 async def test_no_more_than_so_many_at_a_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "MOST", 3)
+    before = refused("sandbox")
     async with proxy() as (target, open_now), relayed(port, target) as made:
         held = []
         for _ in range(3):
@@ -81,9 +84,61 @@ async def test_no_more_than_so_many_at_a_time(port: int, monkeypatch: pytest.Mon
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with contextlib.suppress(ConnectionResetError):
             assert await reader.read(1) == b""
-        assert (made.refused, len(open_now)) == (1, 3)
+        assert (made.refused, len(open_now), refused("sandbox") - before) == (1, 3, 1)
         for _, one in [*held, (reader, writer)]:
             one.close()
+
+
+def refused(bound: str) -> float:
+    """What the metrics say."""
+    return metrics.REGISTRY.get_sample_value("foliobox_egress_refused_total", {"bound": bound}) or 0.0
+
+
+async def test_a_sandbox_with_many_gives_one_up_for_a_sandbox_with_none(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share, before = Share(3), refused("shared")
+    async with proxy() as (target, _), relayed(port, target, share) as greedy:
+        held = []
+        for _ in range(3):
+            held.append(await asyncio.open_connection("127.0.0.1", port))
+            held[-1][1].write(b"x")
+            assert await held[-1][0].read(1) == b"X"
+        held[0][1].write(b"x")  # the first has moved last
+        assert await held[0][0].read(1) == b"X"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            other: int = free.getsockname()[1]
+        monkeypatch.setattr(relay, "HERE", ("127.0.0.1", other))
+        async with relayed(other, target, share):
+            reader, writer = await asyncio.open_connection("127.0.0.1", other)
+            writer.write(b"y")
+            assert await asyncio.wait_for(reader.read(1), 5) == b"Y"
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(held[1][0].read(1), 5) == b""
+            for one in (held[0], held[2]):
+                one[1].write(b"x")
+                assert await asyncio.wait_for(one[0].read(1), 5) == b"X"
+            assert (greedy.refused, refused("shared") - before) == (1, 1)
+            for _, one_writer in [*held, (reader, writer)]:
+                one_writer.close()
+
+
+def test_shares_become_even_and_stay_within_the_bound() -> None:
+    share, cut = Share(8), list[str]()
+
+    def take(owner: str, now: float) -> Held | None:
+        return share.take(owner, now, lambda: cut.append(owner))
+
+    first = [take("a", now) for now in range(8)]
+    assert None not in first
+    taken = [take("b", 9) for _ in range(8)]
+    assert (sum(one is not None for one in taken), cut) == (4, ["a"] * 4)
+    assert take("a", 10) is None
+    assert take("c", 10) is not None
+    for one in (*first, *taken):
+        if one is not None:
+            share.give_back(one)  # also those that were cut
+    assert None not in [take("d", 11) for _ in range(7)]
 
 
 async def test_an_idle_connection_ends(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,3 +87,12 @@ def test_folders_in_memory_leave_half_of_it_to_programs(memory: int) -> None:
     assert folders + box.rounding_bytes <= memory * 3 // 4
     assert box.workspace_bytes >= memory // 4
     assert box.workspace_files > 10_000
+
+
+def test_what_a_run_asks_of_its_sandbox() -> None:
+    granted = NONE.changed({"network": True})
+    assert [NONE.wants(None, True), granted.wants(None, False)] == [False, True]
+    assert [granted.wants(wanted, None) for wanted in (True, False)] == [True, False]
+    for has in (True, False):
+        assert NONE.wants("keep", has) is granted.wants("keep", has) is has
+    assert granted.wants("keep", None) is False

@@ -44,6 +44,8 @@ def test_a_fingerprint_sees_every_field_and_no_order() -> None:
         replace(REQUEST, env={}),
         replace(REQUEST, limits=RunLimits(artifacts=1)),
         replace(REQUEST, code="\ud800"),
+        replace(REQUEST, inputs="sha"),
+        replace(REQUEST, inputs="other"),
     ]
     assert len({fingerprint(one) for one in (REQUEST, *others)}) == 1 + len(others)
 

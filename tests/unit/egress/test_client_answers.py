@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from runner.egress.addresses import refusal
+from runner.egress.addresses import IPAddress, refusal
 from runner.egress.client import Client
 from runner.errors import FetchFailed, FetchTimeout, TooLarge
 from tests.support.web import SITE, Answer, LabNetwork, Web, redirect, reply
@@ -69,6 +69,45 @@ async def test_what_is_compressed_unasked_is_undone(lab: Lab, encoding: str) -> 
     assert (await lab.fetch(f"http://{SITE}/packed"))[0] == plain
 
 
+@pytest.mark.parametrize("after", [b"", b"\0" * 700])
+@pytest.mark.parametrize("pieces", [1, 3, 1000])
+async def test_a_file_of_several_members_is_whole(lab: Lab, after: bytes, pieces: int) -> None:
+    """However they come over the line, and with padding after the last or without."""
+    parts = [b"one" * 50_000, b"", b"two", bytes(range(256)) * 1000]
+    packed = b"".join(gzip.compress(part) for part in parts) + after
+
+    def page(sock: socket.socket, _: str) -> None:
+        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n")
+        step = -(-len(packed) // pieces)
+        for at in range(0, len(packed), step):
+            piece = packed[at : at + step]
+            sock.sendall(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        sock.sendall(b"0\r\n\r\n")
+
+    lab.web.pages["/members"] = page
+    assert (await lab.fetch(f"http://{SITE}/members"))[0] == b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        gzip.compress(b"x") + b"rest", gzip.compress(b"x") + b"\0rest", gzip.compress(b"x") + gzip.compress(b"y")[:-3],
+        gzip.compress(b"x") + b"\0" + gzip.compress(b"y"), gzip.compress(b"x") + gzip.compress(b"") * 5000,
+    ],
+    ids=["other bytes", "other bytes after padding", "half a member", "a member after padding", "without end"],
+)  # fmt: skip
+async def test_what_else_follows_a_member_is_not_left_out_in_silence(lab: Lab, body: bytes) -> None:
+    lab.web.pages["/packed"] = reply(body, headers={"Content-Encoding": "gzip"})
+    with pytest.raises(FetchFailed):
+        await lab.fetch(f"http://{SITE}/packed")
+
+
+async def test_members_count_against_the_limit_together(lab: Lab) -> None:
+    lab.web.pages["/members"] = reply(gzip.compress(b"x" * 600) * 2, headers={"Content-Encoding": "gzip"})
+    with pytest.raises(TooLarge):
+        await lab.fetch(f"http://{SITE}/members", 1000)
+
+
 async def test_a_bomb_costs_its_limit_and_no_more(lab: Lab) -> None:
     packer = zlib.compressobj(9, wbits=31)
     packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(96)) + packer.flush()  # a thousandth of that
@@ -86,6 +125,7 @@ async def test_a_bomb_costs_its_limit_and_no_more(lab: Lab) -> None:
     [
         ("gzip", b"not packed"), ("gzip", gzip.compress(b"x" * 999)[:-9]), ("br", b"x"), ("gzip, gzip", b"x"),
         ("zstd", b"x"), ("compress", b"x"), ("deflate", gzip.compress(b"x")), ("gzip", b""),
+        ("deflate", zlib.compress(b"x") + b"rest"),
     ],
 )  # fmt: skip
 async def test_damaged_and_unknown_encodings_fail(lab: Lab, encoding: str, body: bytes) -> None:
@@ -185,6 +225,28 @@ async def test_a_resolver_that_hangs_is_left(lab: Lab) -> None:
     lab.network = Hanging(lab.web.port, lab.canary.port, NAMES)
     with pytest.raises(FetchTimeout, match="resolved in time"):
         await lab.fetch(f"http://{SITE}/a", config=replace(QUICK, connect_s=0.3))
+
+
+async def test_names_that_are_never_answered_are_their_callers_own_trouble(lab: Lab) -> None:
+    """Two hang, and the third of that caller is not even asked for; another caller's is answered at once."""
+    hanging, asked = asyncio.Event(), list[str]()
+
+    class Hanging(LabNetwork):
+        async def resolve(self, host: str) -> list[IPAddress]:
+            asked.append(host)
+            if host.startswith("never"):
+                await hanging.wait()
+            return await super().resolve(SITE)
+
+    lab.network = Hanging(lab.web.port, lab.canary.port, NAMES)
+    client = Client(replace(QUICK, connect_s=0.2), lab.network)
+    for number in range(4):
+        with pytest.raises(FetchTimeout):
+            await client.fetch(f"http://never{number}.example/a", Kept(), 100, "one")
+    assert asked == ["never0.example", "never1.example"]
+    assert (await client.fetch(f"http://{SITE}/a", Kept(), 100, "another")).size == 7
+    hanging.set()
+    assert (await client.fetch(f"http://{SITE}/a", Kept(), 100, "one")).size == 7
 
 
 async def test_what_the_sink_raises_comes_out_as_it_is(lab: Lab) -> None:

@@ -49,6 +49,8 @@ def test_open_only_where_nobody_else_comes() -> None:
     config = LeasesConfig.from_env({"SANDBOX_ONESHOT_AUTH": "none"})
     assert config.open_on(loopback=True)
     assert not config.open_on(loopback=False)
+    own = LeasesConfig.from_env({"SANDBOX_ONESHOT_AUTH": "none", "SANDBOX_ONESHOT_BIND": "127.0.0.1:9000"})
+    assert not own.open_on(loopback=True)
 
 
 @pytest.mark.parametrize(("raw", "loopback"), [("127.0.0.1:9000", True), ("[::1]:0", True), ("10.88.0.1:9000", False)])

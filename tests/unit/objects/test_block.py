@@ -10,6 +10,7 @@ import pytest
 from runner.errors import InvalidRequest, StorageRejected
 from runner.objects.block import StorageBlock
 from runner.objects.config import ObjectsConfig
+from runner.objects.place import place_of
 from runner.objects.service import ObjectStorage
 
 SECRETS = {
@@ -24,9 +25,10 @@ OSS = {"provider": "aliyun_oss", "oss_bucket": "b", "oss_endpoint": "e", **SECRE
 def test_no_credentials_are_shown_or_kept() -> None:
     """E49: neither in a text of the block nor in what may be stored of it."""
     block = StorageBlock.parse({"provider": "s3", "s3_bucket": "b", "prefix": "p/", **SECRETS})
-    assert "SECRET" not in repr(block) + str(block) + json.dumps(block.public()) + repr(block.place)
+    assert "SECRET" not in repr(block) + str(block) + json.dumps(block.public()) + repr(place_of(block))
     assert block.public() == {"provider": "s3", "prefix": "p/", "s3_bucket": "b", "forgotten": "credentials"}
-    assert StorageBlock.parse(block.public()).place == block.place
+    assert block.without_credentials() == StorageBlock.parse(block.public())
+    assert place_of(block.without_credentials()) == place_of(block)
 
 
 def test_what_was_stored_of_a_block_never_means_the_runner_s_own_credentials(tmp_path: Path) -> None:
@@ -82,3 +84,66 @@ def test_local_is_effective_with_a_folder(tmp_path: Path) -> None:
     for folder, effective in ((tmp_path, True), (tmp_path / "none", False)):
         config = ObjectsConfig.from_env({"SANDBOX_LOCAL_STORAGE_DIR": str(folder)})
         assert ObjectStorage(config, tmp_path).effective(block) is effective
+
+
+S3 = {"provider": "s3", "s3_bucket": "b"}
+_OSS = {"provider": "aliyun_oss", "oss_bucket": "b"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (S3, {**S3, "s3_region": "us-east-1", "prefix": "workspaces/"}),
+        (S3, {**S3, "s3_endpoint": "https://s3.us-east-1.amazonaws.com"}),
+        ({**S3, "prefix": "p"}, {**S3, "prefix": "p/"}),
+        ({**S3, "s3_endpoint": "https://store.example"}, {**S3, "s3_endpoint": "HTTPS://Store.Example.:443/"}),
+        ({**S3, "s3_endpoint": "store.example"}, {**S3, "s3_endpoint": "https://b.store.example"}),
+        ({**S3, "s3_endpoint": "http://m:9000"}, {**S3, "s3_endpoint": "http://m:9000/", "s3_region": "eu-west-1"}),
+        ({**S3, **SECRETS}, {**S3, "oss_bucket": "x", "oss_endpoint": "y", "s3_access_key": "another"}),
+        ({**_OSS, "oss_endpoint": "oss-cn-x.aliyuncs.com"}, {**_OSS, "oss_endpoint": "https://oss-cn-x.aliyuncs.com/"}),
+        ({"provider": "local"}, {"provider": "local", "prefix": "workspaces/", "s3_bucket": "b"}),
+    ],
+)
+def test_a_place_is_the_same_however_it_is_written(one: dict[str, str], other: dict[str, str]) -> None:
+    """Else nothing would ever be archived again once a gateway writes it in another way."""
+    assert place_of(StorageBlock.parse(one)) == place_of(StorageBlock.parse(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (S3, {**S3, "s3_bucket": "c"}),
+        (S3, {**S3, "s3_region": "eu-west-1"}),
+        (S3, {**S3, "prefix": "p"}),
+        (S3, {**S3, "s3_endpoint": "store.example"}),
+        ({**S3, "s3_endpoint": "http://m:9000"}, {**S3, "s3_endpoint": "http://m:9001"}),
+        ({**S3, "s3_endpoint": "http://m:9000"}, {**S3, "s3_endpoint": "https://m:9000"}),
+        ({**S3, "s3_endpoint": "no host"}, {**S3, "s3_endpoint": "none either"}),
+        ({"provider": "local"}, {"provider": "local", "prefix": "../x"}),
+    ],
+)
+def test_other_places_are_told_apart(one: dict[str, str], other: dict[str, str]) -> None:
+    """The control."""
+    assert place_of(StorageBlock.parse(one)) != place_of(StorageBlock.parse(other))
+    assert place_of(StorageBlock.parse(one, "a")) != place_of(StorageBlock.parse(one, "b"))
+
+
+def test_what_is_open_to_a_store_ends_with_its_use(tmp_path: Path) -> None:
+    """E49: its credentials are in it; used again it stays."""
+    now = [1000.0]
+    config = ObjectsConfig.from_env({"SANDBOX_STORAGE_HOSTS": "m:9000"})
+    storage = ObjectStorage(config, tmp_path, lambda: now[0])
+    one, other = (
+        StorageBlock.parse({**S3, **SECRETS, "s3_bucket": "bucket", "s3_endpoint": "http://m:9000", "prefix": p})
+        for p in "ab"
+    )
+    storage.check(one)
+    storage.check(other)
+    now[0] += 800
+    storage.check(one)
+    now[0] += 800
+    storage.forget_idle()
+    assert list(storage._buckets) == list(storage._used) == [one]
+    now[0] += 800
+    storage.forget_idle()
+    assert not storage._buckets and not storage._used

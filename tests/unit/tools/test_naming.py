@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runner.model import FileEntry
-from runner.tools import naming
-from runner.tools.references import attachments, resolve, slug
+from runner.tools import naming, references
+from runner.tools.references import Index, attachments, slug
 
 
 @pytest.mark.parametrize(("name", "stem"), [
@@ -60,7 +60,7 @@ FILES = {
     ("\0", None), ("report", None),
 ])  # fmt: skip
 def test_references(reference: str, path: str | None) -> None:
-    found = resolve(FILES, reference)
+    found = Index(FILES).find(reference)
     assert (found and found.path) == path
 
 
@@ -69,3 +69,31 @@ def test_attachments_are_the_newest_first() -> None:
         "downloads/cat-1a2b.png", "outputs/My Summary.docx", "outputs/report.pdf", "uploads/report.pdf",
     ]  # fmt: skip
     assert slug("  Über — Report 7! ") == "ber-report-7"
+
+
+def entries(*paths: str) -> dict[str, FileEntry]:
+    return {path: FileEntry(path, 1, "0" * 64, "b", modified_ns=age) for age, path in enumerate(paths)}
+
+
+@pytest.mark.parametrize(("reference", "path"), [
+    ("doc:plan.txt", "doc:plan.txt"), ("att:a.txt", "outputs/att:a.txt"), ("file:x/a.txt", "file:x/a.txt"),
+    ("doc:x/a.txt", "x/a.txt"), ("att:plan.txt", "outputs/plan.txt"), ("plan.txt", "outputs/plan.txt"),
+])  # fmt: skip
+def test_files_that_are_called_as_if_they_had_a_prefix(reference: str, path: str) -> None:
+    files = entries("doc:plan.txt", "outputs/plan.txt", "outputs/att:a.txt", "x/a.txt", "file:x/a.txt")
+    found = Index(files).find(reference)
+    assert found is not None and found.path == path
+
+
+async def test_many_files_are_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[str]()
+
+    def counted(title: str) -> str:
+        seen.append(title)
+        return slug(title)
+
+    monkeypatch.setattr(references, "slug", counted)
+    made = await references.index(entries(*(f"outputs/r-{number}.txt" for number in range(3000))))
+    for number in range(64):
+        assert made.find(f"R {number}") is not None and made.find(f"none {number}.pdf") is None
+    assert len(seen) == 3000 + 2 * 64
