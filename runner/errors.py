@@ -35,7 +35,7 @@
     └── ServiceError               neither the request nor a limit: something here broke
         ├── BackendUnavailable     backend_unavailable
         ├── EgressLost             egress_lost
-        ├── SessionFault           session_fault
+        ├── SessionFault           session_fault (SessionMisuse: by what the caller sent)
         ├── HostPressure           host_pressure
         ├── SandboxLost            sandbox_lost
         ├── ProtocolError          agent_protocol

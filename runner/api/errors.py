@@ -57,6 +57,7 @@ STATUS: dict[type[errors.FolioboxError], int] = {
     errors.QuotaExceeded: 413,
     errors.ServiceError: 500,
     errors.SessionFault: 500,
+    errors.SessionMisuse: 500,
     errors.BackendUnavailable: 503,
     errors.EgressLost: 503,
     errors.SandboxLost: 503,
