@@ -96,7 +96,7 @@ def create_app(settings: Settings, client: Client | None = None) -> FastAPI:
     app.include_router(links.open_router)
     for router in (*ROUTERS, *SESSION_ROUTERS, tool_routes.catalogue_router, tool_routes.router, metrics.router):
         app.include_router(router, dependencies=[Depends(SCHEME)])
-    app.include_router(oneshot_routes.router)  # which looks itself whether it needs a key
+    app.include_router(oneshot_routes.router, dependencies=[] if api.open_oneshot else [Depends(SCHEME)])
     shapes.register(SessionsShape())
     errors.install(app)
     problems.describe(app)
