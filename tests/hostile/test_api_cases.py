@@ -149,7 +149,7 @@ def test_control_a_plain_range_is_served(strong: Place) -> None:
 
 PRIVILEGED: list[dict[str, Any]] = [
     {"image": "evil"}, {"mounts": ["/:/host"]}, {"volumes": {}}, {"privileged": True}, {"user": "root"}, {"uid": 0},
-    {"runtime": "runc"}, {"command": ["sh"]}, {"cap_add": ["ALL"]}, {"network": True}, {"network": "host"},
+    {"runtime": "runc"}, {"command": ["sh"]}, {"cap_add": ["ALL"]}, {"network": "host"},
     {"env": {"LD_PRELOAD": "/tmp/x.so"}}, {"env": {"ld_library_path": "/tmp"}}, {"env": {"PYTHONPATH": "/tmp"}},
     {"env": {"PYTHONSTARTUP": "x"}}, {"env": {"A=B": "1"}}, {"env": {"": "1"}}, {"env": {"A": "\x00"}},
     {"env": {"A": 1}}, {"env": [["A", "1"]]}, {"timeout_ms": -1}, {"timeout_ms": 0}, {"timeout_ms": "1000"},
@@ -168,6 +168,14 @@ def test_what_only_operators_may_set_is_refused(strong: Place, field: dict[str, 
     assert answer.json()["code"] == "invalid_arguments"
     assert next(iter(field)) in answer.json()["detail"]
     strong.chat.put("uploads/there", b"")
+    assert strong.chat.files() == ["uploads/there"]
+
+
+def test_a_network_that_the_operator_has_not_granted_is_refused(strong: Place) -> None:
+    strong.chat.put("uploads/there", b"")
+    path = f"/v1/conversations/{strong.chat.id}/execute"
+    answer = strong.chat.http.post(path, json={"code": "open('outputs/ran', 'w').close()", "network": True})
+    assert (answer.status_code, answer.json()["code"]) == (422, "egress_unavailable")
     assert strong.chat.files() == ["uploads/there"]
 
 

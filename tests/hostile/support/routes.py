@@ -24,10 +24,12 @@ class Target:
     number: int = 0
     stream: str = "stdout"
     token: str = "x.y"
+    tool: str = "list_attachments"
+    session_id: str = "0" * 32
 
     def elsewhere(self) -> Target:
-        """The same in a conversation that there is not."""
-        return replace(self, id=f"none-{secrets.token_hex(6)}")
+        """The same in a conversation and a session that there are not."""
+        return replace(self, id=f"none-{secrets.token_hex(6)}", session_id=secrets.token_hex(16))
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,15 @@ class Route:
         """As the table of scopes has it."""
         return f"{self.method} {self.template}"
 
+    @property
+    def foreign(self) -> bool:
+        """Whether it is of a protocol with errors of its own shape."""
+        return not self.template.startswith("/v1/") and self.template != "/metrics"
+
     def send(self, http: httpx.Client, target: Target, headers: list[tuple[str, str]]) -> httpx.Response:
         """A request that would be right with the right key."""
         url = self.template
-        for name in ("id", "execution_id", "path", "version", "number", "stream", "token"):
+        for name in ("id", "execution_id", "path", "version", "number", "stream", "token", "tool", "session_id"):
             url = url.replace(f"{{{name}}}", str(getattr(target, name)))
         assert "{" not in url, f"{self.name}: say in Target what to fill in"
         fields: dict[str, Any] = {}
@@ -71,6 +78,8 @@ class Route:
             "version": target.version,
             "id": f"new-{secrets.token_hex(6)}",
             "execution_id": target.execution_id,
+            "session_id": target.session_id,
+            "data_base64": "d3JpdHRlbg==",
         }
         if name in known:
             return known[name]
