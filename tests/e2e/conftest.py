@@ -20,19 +20,22 @@ OF_THE_SERVICE = (
     "test_sessions_safety.py",
 )
 # What the image contains is the same on gVisor, and takes several times as long there; keys, links and connections
-# are looked at before anybody asks for a sandbox; leases and access to them are judged by processes that the host sees,
-# and of a guest kernel it sees none.
+# are looked at before anybody asks for a sandbox; leases are judged by processes that the host sees, and of a guest
+# kernel it sees none. Both protocols are gone through there by the examples of their guides (test_documentation.py).
 NOT_ON_GVISOR = (
     "test_connections.py",
     "test_docs_page.py",
     "test_gateway_commands_documents.py",
+    "test_gateway_commands_typst.py",
     "test_keys.py",
     "test_links.py",
     "test_oneshot_access.py",
     "test_oneshot_artifacts.py",
     "test_oneshot_leases.py",
+    "test_oneshot_run.py",
     "test_serve_log.py",
     "test_sessions_kept.py",
+    "test_sessions_life.py",
     "test_sessions_protocol.py",
 )
 NOT_RUN = {RUNC.name: OF_THE_SERVICE, RUNSC.name: OF_THE_SERVICE + NOT_ON_GVISOR}
