@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tests.support.columns import BUBBLEWRAP
+
 
 @dataclass(frozen=True)
 class Row:
@@ -20,10 +22,11 @@ class Row:
 
 
 def collected(tests: Iterable[str]) -> set[str]:
-    """Those among ids of tests that pytest finds, whatever their parameters are."""
+    """Those among ids of tests that pytest finds in the column that has all, whatever their parameters are."""
     files = sorted({test.partition("::")[0] for test in tests})
     there = [file for file in files if os.path.exists(file)]
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *there]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    command += ["--column", BUBBLEWRAP.name, *there]
     found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     return {line.partition("[")[0] for line in found.stdout.splitlines() if "::" in line}
 
