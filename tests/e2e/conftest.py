@@ -19,6 +19,13 @@ OF_THE_SERVICE = (
     "test_sessions_objects.py",
     "test_sessions_safety.py",
 )
+# What the conformance kits go through on runc as well.
+OF_THE_KITS = (
+    "test_oneshot_access.py",
+    "test_oneshot_artifacts.py",
+    "test_sessions_kept.py",
+    "test_sessions_protocol.py",
+)
 # What the image contains is the same on gVisor, and takes several times as long there; keys, links and connections
 # are looked at before anybody asks for a sandbox; leases are judged by processes that the host sees, and of a guest
 # kernel it sees none. Both protocols are gone through there by the examples of their guides (test_documentation.py).
@@ -29,16 +36,12 @@ NOT_ON_GVISOR = (
     "test_gateway_commands_typst.py",
     "test_keys.py",
     "test_links.py",
-    "test_oneshot_access.py",
-    "test_oneshot_artifacts.py",
     "test_oneshot_leases.py",
     "test_oneshot_run.py",
     "test_serve_log.py",
-    "test_sessions_kept.py",
     "test_sessions_life.py",
-    "test_sessions_protocol.py",
 )
-NOT_RUN = {RUNC.name: OF_THE_SERVICE, RUNSC.name: OF_THE_SERVICE + NOT_ON_GVISOR}
+NOT_RUN = {RUNC.name: OF_THE_SERVICE + OF_THE_KITS, RUNSC.name: OF_THE_SERVICE + OF_THE_KITS + NOT_ON_GVISOR}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
