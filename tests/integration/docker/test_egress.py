@@ -5,6 +5,7 @@ What is let through is the proxy's to say and is tried in ``tests/hostile/test_e
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import secrets
@@ -148,11 +149,13 @@ async def test_what_cannot_be_attached_is_refuted_and_comes_back(
     assert await backend.renewed() is None
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # the SDK leaves those it could not connect
 async def test_a_daemon_that_is_gone_proves_nothing(lab: Lab) -> None:
     nobody = {"DOCKER_HOST": f"unix://{lab.data}/no.sock"}
     backend = start(replace(lab.config, daemon=nobody, egress=EgressConfig("some", "")))
     report = await backend.probe()
     assert (report.available, report.egress) == (False, None)
+    gc.collect()
 
 
 async def test_a_sandbox_with_network_goes_on_under_the_same_settings_only(lab: Lab, network: EngineNetwork) -> None:
