@@ -19,6 +19,7 @@ from typing import Any
 from . import script
 from .channel import Channel, Interrupts
 from .leftovers import ModuleWatch, reap_children, stop_timers
+from .script import exit_status
 from .tracebacks import describe_error
 
 _open, _close, _dup2, _chdir, _getpid, _exit = open, os.close, os.dup2, os.chdir, os.getpid, os._exit
@@ -175,7 +176,7 @@ class CellRunner:
         if error is None:
             return {"status": "ok", "exit_code": 0, "error": None}
         if isinstance(error, SystemExit):
-            return {"status": "exit", "exit_code": _exit_code(error), "error": None}
+            return {"status": "exit", "exit_code": exit_status(error), "error": None}
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
         return {"status": status, "exit_code": 1, "error": describe_error(error)}
 
@@ -184,7 +185,7 @@ class CellRunner:
         code = 70
         try:
             error = self.failed
-            code = 0 if error is None else _exit_code(error) if isinstance(error, SystemExit) else 1
+            code = 0 if error is None else exit_status(error) if isinstance(error, SystemExit) else 1
             if code and not isinstance(error, SystemExit) and error is not None:
                 sys.stderr.write(describe_error(error)["traceback"])
             self.streams.flush()
@@ -224,13 +225,3 @@ def _reseed() -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
-
-
-def _exit_code(error: SystemExit) -> int:
-    if error.code is None:
-        return 0
-    if isinstance(error.code, int):
-        return error.code & 0xFF
-    with contextlib.suppress(Exception):
-        sys.stderr.write(f"{error.code}\n")
-    return 1

@@ -96,14 +96,15 @@ def _executed(code: bytes, path: str, module: types.ModuleType) -> tuple[int, bo
     try:
         exec(compile(code, path, "exec", dont_inherit=True), module.__dict__)
     except SystemExit as leaving:
-        return _status(leaving), False
+        return exit_status(leaving), False
     except BaseException as error:
         _report(error)
         return 1, isinstance(error, KeyboardInterrupt)
     return 0, False
 
 
-def _status(leaving: SystemExit) -> int:
+def exit_status(leaving: SystemExit) -> int:
+    """What Python would make of it; a message goes to stderr."""
     if leaving.code is None:
         return 0
     if isinstance(leaving.code, int):

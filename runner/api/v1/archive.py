@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -19,6 +19,7 @@ from runner.errors import NotFound
 from runner.model import FileEntry
 from runner.workspace import paths
 from runner.workspace.archives.entries import Item
+from runner.workspace.archives.pack import reading
 from runner.workspace.archives.tar_writer import tar_gz
 from runner.workspace.archives.zip_writer import ZipWriter
 from runner.workspace.aside import aside
@@ -72,14 +73,7 @@ def _items(files: Mapping[str, FileEntry], folders: frozenset[str], prefix: str)
 
 
 async def _archive(workspace: Workspace, items: list[Item], kind: str) -> AsyncGenerator[bytes, None]:
-    @asynccontextmanager
-    async def opened(entry: FileEntry) -> AsyncIterator[AsyncIterator[bytes]]:
-        stream = await workspace.open(entry)
-        try:
-            yield stream
-        finally:
-            await stream.aclose()
-
+    opened = reading(workspace)
     pieces = tar_gz(items, opened) if kind == "tar.gz" else ZipWriter().write(items, opened)
     async with aclosing(pieces):
         async for piece in pieces:

@@ -7,7 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 from runner.model import FileEntry
-from runner.workspace.archives.entries import Item
+from runner.workspace.archives.entries import Item, Opener
 from runner.workspace.archives.tar_writer import tar_gz
 from runner.workspace.aside import aside
 from runner.workspace.history import Workspace
@@ -15,8 +15,8 @@ from runner.workspace.history import Workspace
 LEFT_OUT: Final = ("uploads/", "skills/")
 
 
-async def packed(workspace: Workspace) -> AsyncGenerator[bytes, None]:
-    """The workspace as it is now. Links are left out. A file that cannot be read whole raises before a valid end."""
+def reading(workspace: Workspace) -> Opener:
+    """How an archive reads the files of a workspace, one at a time; each is closed when it was read."""
 
     @asynccontextmanager
     async def opened(entry: FileEntry) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -26,9 +26,15 @@ async def packed(workspace: Workspace) -> AsyncGenerator[bytes, None]:
         finally:
             await stream.aclose()
 
+    return opened
+
+
+async def packed(workspace: Workspace) -> AsyncGenerator[bytes, None]:
+    """The workspace as it is now. Links are left out. A file that cannot be read whole raises before a valid end."""
+
     files, folders = workspace.files, workspace.folders
     items = await aside(len(files) + len(folders), archived, files, folders)
-    async with aclosing(tar_gz(items, opened)) as pieces:
+    async with aclosing(tar_gz(items, reading(workspace))) as pieces:
         async for piece in pieces:
             yield piece
 
